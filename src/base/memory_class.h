@@ -11,7 +11,7 @@ namespace signet {
 enum class MemoryClass {
   kMapped,        // file-backed views of weights
   kExperts,       // expert weights in our own memory
-  kDense,         // other weights in our own memory
+  kDense,         // other weights, constants and page tables
   kKv,            // paged keys and values
   kRecurrent,     // recurrent and conv state
   kWorkspace,     // activations and kernel scratch

@@ -9,12 +9,10 @@ namespace signet::tensor {
 
 inline constexpr int64_t kDeltaChunk = 64;
 
-/// Scratch floats of one value head: q, k and the decayed keys [C, dk] three
-/// times and one more for W, v, U and o [C, dv] three times, A and T [C, C]
-/// twice, and five vectors [C].
+/// Scratch floats of one value head: queries and keys [C, dk], the keys turned
+/// [dk, C], the solved values [C, dv], and two triangles [C, C].
 constexpr int64_t DeltaScratchFloats(int64_t key_dim, int64_t value_dim) {
-  return kDeltaChunk *
-         (4 * key_dim + 3 * value_dim + 2 * kDeltaChunk + 5);
+  return kDeltaChunk * (3 * key_dim + value_dim + 2 * kDeltaChunk);
 }
 
 }  // namespace signet::tensor

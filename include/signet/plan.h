@@ -1,0 +1,63 @@
+#pragma once
+// What would be placed where: made from headers alone, before any weight is
+// read or any device memory taken. Holds the sealed programs. A cheap shared
+// handle; any thread.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "signet/error.h"
+#include "signet/source.h"
+
+namespace signet {
+
+enum class KvType { kDefault, kF32, kBF16 };  // default: f32 on the CPU
+
+struct PlanOptions {
+  std::string mesh = "single";  // `single`, `ep=2`, `pp=2,ep=2`
+  std::string devices;          // `cpu`, `cpu:0,cpu:1`; empty: chosen, printed
+  int64_t context = 4096;       // positions a sequence may hold
+  int64_t batch = 1;            // sequences decoded at once
+  KvType kv = KvType::kDefault;
+  int64_t page_tokens = 64;
+  std::vector<int64_t> decode_buckets;  // empty: powers of two up to batch
+  std::vector<int64_t> prefill_chunks;  // empty: 32, 128, 512
+  bool all_logits = false;              // of every row of a prefill chunk
+  int threads = 0;                      // of all ranks; 0: the machine's
+};
+
+enum class ShapeKind { kDecode, kPrefill };
+
+class Plan {
+ public:
+  /// Admission, plan, lowering and sealing. Fails with every rejection of the
+  /// first stage that refuses. Lack of memory is not a failure here: the plan
+  /// exists and Admission() says what is short.
+  static Result<Plan> Make(const Source& source, const PlanOptions& options);
+
+  /// kMemoryShort, with the shortfall a device and class, when the plan does
+  /// not fit now. Engine::Load asks again.
+  Result<void> Admission() const;
+  std::string contract_id() const;  // 32 hexadecimal digits
+  /// `cpu:0`, ... in rank order.
+  std::vector<std::string> devices() const;
+  /// The whole plan for people, or as one JSON object.
+  std::string Text() const;
+  std::string Json() const;
+  /// The sealed program of a rank: the smallest decode bucket that holds
+  /// `rows` sequences, or the smallest prefill chunk that holds `rows` tokens
+  /// (0: the largest).
+  Result<std::string> ProgramText(int rank, ShapeKind kind,
+                                  int64_t rows) const;
+
+  struct Impl;
+
+ private:
+  friend class Engine;
+  explicit Plan(std::shared_ptr<const Impl> impl);
+  std::shared_ptr<const Impl> impl_;
+};
+
+}  // namespace signet

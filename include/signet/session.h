@@ -1,0 +1,91 @@
+#pragma once
+// Generation. A Session owns the state of its sequence slots (KV, recurrent,
+// conv); one thread drives it. Only Abort may come from another thread or a
+// signal handler.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "signet/engine.h"
+#include "signet/error.h"
+
+namespace signet {
+
+struct Request {
+  /// Token ids, or text to encode.
+  std::variant<std::vector<int32_t>, std::string> prompt;
+  int64_t max_tokens = 128;  // generated at most; >= 1
+  Sampling sampling;
+  std::vector<std::string> stops;  // generation ends before any of them
+  bool ignore_eos = false;
+  /// Key of the random numbers beside seed and position: the caller's number.
+  uint32_t sequence = 0;
+};
+
+enum class Finish {
+  kStop,     // a stop id or a stop sequence
+  kLength,   // max_tokens, or the context is full
+  kAborted,  // Abort()
+  kError,
+};
+std::string_view Name(Finish finish);
+
+struct TokenEvent {
+  size_t request;         // index in the span given to Generate
+  int32_t id;
+  std::string_view text;  // complete characters, maybe none; empty without a
+                          // tokenizer
+};
+
+/// The one terminal event of a request.
+struct EndEvent {
+  size_t request;
+  Finish finish;
+  std::string_view text;       // what the decoder still held back
+  std::optional<Error> error;  // kError
+  bool context_full = false;   // kLength because the context ended
+  int64_t prompt_tokens = 0;
+  int64_t tokens = 0;          // generated, the stop id not counted
+  double first_token_ms = 0;   // from Generate to the first token
+  double decode_tokens_per_second = 0;  // after the first token; 0 if under 2
+};
+
+class Sink {
+ public:
+  virtual ~Sink() = default;
+  virtual void OnToken(const TokenEvent& event) = 0;
+  virtual void OnEnd(const EndEvent& event) = 0;
+};
+
+class Session {
+ public:
+  /// State for `slots` sequences, 1 ... the plan's batch.
+  static Result<Session> Make(const Model& model, int64_t slots);
+  Session(Session&&) noexcept;
+  Session& operator=(Session&&) noexcept;
+  ~Session();
+
+  /// Runs the requests to their ends, as many at once as there are slots; each
+  /// gets exactly one EndEvent. Fails without any event when a request is
+  /// refused (kRequestInvalid, kPromptTooLong) or the session needs a Reset.
+  Result<void> Generate(std::span<const Request> requests, Sink& sink);
+  /// Ends the running Generate at its next step: every unfinished request gets
+  /// kAborted. Async-signal-safe.
+  void Abort() noexcept;
+  /// Back to the state of a fresh session, bit for bit.
+  void Reset();
+
+  struct Impl;
+
+ private:
+  explicit Session(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace signet

@@ -1,0 +1,81 @@
+#include "signet/engine.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "backend/cpu/cpu_device.h"
+#include "base/result.h"
+#include "engine/engine_impl.h"
+#include "engine/threads.h"
+#include "store/load_transaction.h"
+
+namespace signet {
+namespace {
+
+constexpr uint64_t kMaxTokenizerBytes = uint64_t{256} << 20;
+constexpr int kMaxThreads = 1024;
+
+Result<std::shared_ptr<const text::Tokenizer>> LoadTokenizer(
+    const model::Checkpoint& checkpoint) {
+  if (!checkpoint.tokenizer_file()) {
+    return std::shared_ptr<const text::Tokenizer>();
+  }
+  SIGNET_RETURN_IF_ERROR(checkpoint.tokenizer_file()->CheckUnchanged());
+  SIGNET_ASSIGN_OR_RETURN(
+      const std::string json,
+      checkpoint.tokenizer_file()->ReadAll(kMaxTokenizerBytes));
+  return text::Tokenizer::Parse(json, checkpoint.tokenizer_config_json());
+}
+
+std::vector<int32_t> StopIds(const Source::Impl& source,
+                             const text::Tokenizer* tokenizer) {
+  std::vector<int32_t> ids = source.manifest->config().eos_ids;
+  const std::vector<int32_t>& generation = source.generation.eos_ids;
+  ids.insert(ids.end(), generation.begin(), generation.end());
+  if (tokenizer != nullptr) {
+    const std::span<const int32_t> more = tokenizer->eos_ids();
+    ids.insert(ids.end(), more.begin(), more.end());
+  }
+  std::sort(ids.begin(), ids.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  return ids;
+}
+
+}  // namespace
+
+Engine::Engine(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+Result<Engine> Engine::Make(const EngineOptions& options) {
+  if (options.threads < 0 || options.threads > kMaxThreads) {
+    return Reject(RejectionCode::kPlanOptionInvalid, "--threads",
+                  "the number of threads is out of range",
+                  std::to_string(options.threads),
+                  "0 ... " + std::to_string(kMaxThreads));
+  }
+  auto impl = std::make_shared<Impl>();
+  impl->threads = WorkingThreads(options.threads);
+  // Loading needs no kernels: one thread.
+  impl->device = backend::cpu::MakeCpuDevice(/*ordinal=*/0, /*num_threads=*/1);
+  return Engine(std::move(impl));
+}
+
+Result<Model> Engine::Load(
+    const Plan& plan, const std::function<void(const LoadProgress&)>& progress) {
+  const Plan::Impl& made = *plan.impl_;
+  SIGNET_RETURN_IF_ERROR(AdmitNow(*made.plan, made.memory));
+  auto impl = std::make_shared<Model::Impl>();
+  impl->engine = impl_;
+  impl->plan = plan.impl_;
+  SIGNET_ASSIGN_OR_RETURN(impl->tokenizer,
+                          LoadTokenizer(*made.source->checkpoint));
+  impl->stop_ids = StopIds(*made.source, impl->tokenizer.get());
+
+  store::LoadTransaction transaction(made.plan, impl_->device.get());
+  SIGNET_RETURN_IF_ERROR(transaction.Read([&](Bytes done, Bytes total) {
+    if (progress) progress({done.value(), total.value()});
+  }));
+  SIGNET_ASSIGN_OR_RETURN(impl->weights, std::move(transaction).Commit());
+  return Model(std::move(impl));
+}
+
+}  // namespace signet

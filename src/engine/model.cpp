@@ -1,0 +1,50 @@
+#include <utility>
+
+#include "base/result.h"
+#include "engine/engine_impl.h"
+#include "signet/engine.h"
+
+namespace signet {
+
+Model::Model(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+Result<std::vector<int32_t>> Model::Encode(std::string_view text) const {
+  if (!impl_->tokenizer) {
+    return Reject(RejectionCode::kRequestInvalid, "prompt",
+                  "the checkpoint has no tokenizer.json; give token ids");
+  }
+  return impl_->tokenizer->Encode(text);
+}
+
+bool Model::has_tokenizer() const { return impl_->tokenizer != nullptr; }
+
+bool Model::has_chat_template() const {
+  return impl_->plan->source->checkpoint->has_chat_template();
+}
+
+Sampling Model::default_sampling() const {
+  const model::GenerationConfig& config = impl_->plan->source->generation;
+  if (!config.do_sample) return {};
+  return {.temperature = config.temperature,
+          .top_k = config.top_k,
+          .top_p = config.top_p};
+}
+
+std::vector<int32_t> Model::stop_ids() const { return impl_->stop_ids; }
+
+std::string Model::contract_id() const {
+  return impl_->plan->plan->contract_id().Hex();
+}
+
+Result<void> Model::Unload() {
+  const std::lock_guard lock(impl_->mutex);
+  if (impl_->sessions > 0) {
+    return Fail(FailureKind::kState, "unload",
+                "sessions are alive on this model: " +
+                    std::to_string(impl_->sessions));
+  }
+  impl_->weights.reset();
+  return {};
+}
+
+}  // namespace signet

@@ -1,0 +1,134 @@
+#include "signet/plan.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "backend/cpu/memory_limits.h"
+#include "base/result.h"
+#include "engine/devices.h"
+#include "engine/plan_impl.h"
+#include "engine/plan_text.h"
+#include "lower/lower.h"
+
+namespace signet {
+namespace {
+
+plan::PlanOptions RoomOptions(const PlanOptions& options) {
+  return {.context = options.context,
+          .batch = options.batch,
+          // CPU ranks keep keys and values as computed (N1).
+          .kv_dtype = options.kv == KvType::kBF16 ? tensor::DType::kBF16
+                                                  : tensor::DType::kF32,
+          .page_tokens = options.page_tokens,
+          .decode_buckets = options.decode_buckets,
+          .prefill_chunks = options.prefill_chunks,
+          .all_logits = options.all_logits};
+}
+
+plan::ClassBytes LargestArenas(const std::vector<step::ProgramDraft>& drafts) {
+  plan::ClassBytes largest;
+  for (const step::ProgramDraft& draft : drafts) {
+    for (const auto& [memory_class, bytes] : draft.arena_bytes) {
+      largest[memory_class] = std::max(largest[memory_class], bytes);
+    }
+  }
+  return largest;
+}
+
+}  // namespace
+
+Result<void> AdmitNow(const plan::ModelPlan& plan,
+                      const plan::MemoryPlan& memory) {
+  const topology::Mesh& mesh = plan.mesh();
+  std::vector<plan::DeviceRoom> rooms;
+  for (int r = 0; r < mesh.num_ranks(); ++r) {
+    const topology::DeviceIdentity& device = mesh.device(Rank(r));
+    rooms.push_back(
+        {.uuid = device.uuid,
+         .name = DeviceName(device),
+         .available = backend::cpu::AvailableMemory(
+             {}, backend::cpu::ProcessLimits::OfThisProcess())});
+  }
+  return AdmitMemory(memory, mesh, rooms);
+}
+
+Plan::Plan(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+
+Result<Plan> Plan::Make(const Source& source, const PlanOptions& options) {
+  SIGNET_ASSIGN_OR_RETURN(const topology::MeshSpec spec,
+                          topology::MeshSpec::Parse(options.mesh));
+  SIGNET_ASSIGN_OR_RETURN(std::vector<topology::DeviceIdentity> devices,
+                          ChooseDevices(options.devices, spec.num_ranks()));
+  SIGNET_ASSIGN_OR_RETURN(const topology::Mesh mesh,
+                          topology::Mesh::Make(spec, std::move(devices),
+                                               topology::Emulation::kRefused));
+  SIGNET_ASSIGN_OR_RETURN(
+      std::shared_ptr<const plan::ModelPlan> model_plan,
+      plan::MakeModelPlan(source.impl_->manifest, mesh, RoomOptions(options)));
+
+  std::vector<step::ProgramDraft> drafts;
+  for (const plan::ProgramShape& shape : model_plan->shapes()) {
+    SIGNET_ASSIGN_OR_RETURN(step::ProgramDraft draft,
+                            lower::LowerModel(*model_plan, shape, Rank(0)));
+    drafts.push_back(std::move(draft));
+  }
+  auto impl = std::make_shared<Impl>();
+  impl->source = source.impl_;
+  impl->plan = model_plan;
+  impl->memory = PlanMemory(*model_plan, {LargestArenas(drafts)});
+  impl->admission = AdmitNow(*model_plan, impl->memory);
+  for (step::ProgramDraft& draft : drafts) {
+    SIGNET_ASSIGN_OR_RETURN(step::SealedProgram program,
+                            step::Seal(std::move(draft), *model_plan));
+    impl->programs.push_back(std::move(program));
+  }
+  return Plan(std::move(impl));
+}
+
+Result<void> Plan::Admission() const { return impl_->admission; }
+
+std::string Plan::contract_id() const {
+  return impl_->plan->contract_id().Hex();
+}
+
+std::vector<std::string> Plan::devices() const {
+  std::vector<std::string> names;
+  const topology::Mesh& mesh = impl_->plan->mesh();
+  for (int r = 0; r < mesh.num_ranks(); ++r) {
+    names.push_back(DeviceName(mesh.device(Rank(r))));
+  }
+  return names;
+}
+
+std::string Plan::Text() const { return PlanText(*impl_); }
+std::string Plan::Json() const { return PlanJson(*impl_); }
+
+Result<std::string> Plan::ProgramText(int rank, ShapeKind kind,
+                                      int64_t rows) const {
+  if (rank < 0 || rank >= impl_->plan->mesh().num_ranks()) {
+    return Reject(RejectionCode::kPlanOptionInvalid, "--rank",
+                  "the mesh has no such rank", std::to_string(rank),
+                  "0 ... " +
+                      std::to_string(impl_->plan->mesh().num_ranks() - 1));
+  }
+  const plan::ShapeKind wanted = kind == ShapeKind::kDecode
+                                     ? plan::ShapeKind::kDecode
+                                     : plan::ShapeKind::kPrefill;
+  const step::SealedProgram* best = nullptr;
+  for (const step::SealedProgram& program : impl_->programs) {
+    if (program.shape().kind != wanted) continue;
+    if (rows == 0 || program.shape().rows >= rows) {
+      // Programs ascend by rows: the first that holds them, or the last.
+      best = &program;
+      if (rows != 0) break;
+    }
+  }
+  if (best == nullptr) {
+    return Reject(RejectionCode::kPlanOptionInvalid, "--batch",
+                  "no shape of the plan holds this many rows",
+                  std::to_string(rows));
+  }
+  return best->text();
+}
+
+}  // namespace signet

@@ -1,0 +1,27 @@
+#pragma once
+// What a public Plan holds: the plan, its sealed programs and its memory.
+
+#include <memory>
+#include <vector>
+
+#include "engine/source_impl.h"
+#include "plan/memory_plan.h"
+#include "plan/model_plan.h"
+#include "signet/plan.h"
+#include "step/program.h"
+
+namespace signet {
+
+struct Plan::Impl {
+  std::shared_ptr<const Source::Impl> source;
+  std::shared_ptr<const plan::ModelPlan> plan;
+  std::vector<step::SealedProgram> programs;  // of rank 0, one a shape
+  plan::MemoryPlan memory;
+  Result<void> admission;  // when the plan was made
+};
+
+/// Memory against what the mesh's devices can give now.
+Result<void> AdmitNow(const plan::ModelPlan& plan,
+                      const plan::MemoryPlan& memory);
+
+}  // namespace signet

@@ -1,0 +1,86 @@
+#include "signet/source.h"
+
+#include <utility>
+
+#include "base/result.h"
+#include "engine/source_impl.h"
+#include "engine/threads.h"
+#include "model/inspect.h"
+#include "model/registry.h"
+#include "model/synth.h"
+
+namespace signet {
+namespace {
+
+model::SearchPaths RegistryPaths(const SearchPaths& paths) {
+  return {.models = paths.models, .hub = paths.hub, .demo = paths.demo};
+}
+
+}  // namespace
+
+std::vector<ModelListing> ListModels(const SearchPaths& paths) {
+  std::vector<ModelListing> listings;
+  for (const model::FoundModel& found :
+       model::ListModels(RegistryPaths(paths))) {
+    listings.push_back({.name = std::string(found.name),
+                        .hub_name = std::string(found.hub_name),
+                        .folder = found.folder});
+  }
+  return listings;
+}
+
+Source::Source(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+
+Result<Source> Source::Open(std::string_view path_or_name,
+                            const SearchPaths& paths) {
+  SIGNET_ASSIGN_OR_RETURN(
+      const std::filesystem::path folder,
+      model::Resolve(path_or_name, RegistryPaths(paths)));
+  SIGNET_ASSIGN_OR_RETURN(model::Checkpoint opened,
+                          model::Checkpoint::Open(folder));
+  auto impl = std::make_shared<Impl>();
+  impl->checkpoint =
+      std::make_shared<const model::Checkpoint>(std::move(opened));
+  SIGNET_ASSIGN_OR_RETURN(impl->manifest,
+                          model::BuildManifest(impl->checkpoint));
+  const std::string& generation = impl->checkpoint->generation_config_json();
+  if (!generation.empty()) {
+    SIGNET_ASSIGN_OR_RETURN(
+        impl->generation,
+        model::ParseGenerationConfig(
+            generation, (folder / "generation_config.json").string()));
+  }
+  return Source(std::move(impl));
+}
+
+std::string Source::folder() const { return impl_->checkpoint->folder(); }
+
+bool Source::has_tokenizer() const {
+  return impl_->checkpoint->tokenizer_file().has_value();
+}
+
+bool Source::has_chat_template() const {
+  return impl_->checkpoint->has_chat_template();
+}
+
+std::string Source::InspectText() const {
+  return model::InspectText(*impl_->manifest);
+}
+
+std::string Source::InspectJson() const {
+  return model::InspectJson(*impl_->manifest);
+}
+
+Result<std::string> Synthesize(const SynthRequest& request) {
+  SIGNET_ASSIGN_OR_RETURN(
+      const model::SynthReport report,
+      model::Synthesize({.config = request.config,
+                         .folder = request.folder,
+                         .layers = request.layers,
+                         .vocab = request.vocab,
+                         .seed = request.seed,
+                         .threads = WorkingThreads(request.threads)}));
+  return report.Text();
+}
+
+}  // namespace signet

@@ -1,0 +1,18 @@
+#pragma once
+// What a public Source holds.
+
+#include <memory>
+
+#include "model/config.h"
+#include "model/manifest.h"
+#include "signet/source.h"
+
+namespace signet {
+
+struct Source::Impl {
+  std::shared_ptr<const model::Checkpoint> checkpoint;
+  std::shared_ptr<const model::Manifest> manifest;
+  model::GenerationConfig generation;
+};
+
+}  // namespace signet

@@ -1,0 +1,9 @@
+#pragma once
+
+namespace signet {
+
+/// `wanted`, or when it is 0 the number of processors this process may use:
+/// its affinity, within the quota of its control group. At least 1.
+int WorkingThreads(int wanted);
+
+}  // namespace signet

@@ -1,0 +1,146 @@
+// Sealed steps to launches with addresses. The program is proven; only the
+// world it is bound to is checked here (contract S8).
+
+#include <fmt/format.h>
+
+#include <string>
+#include <utility>
+
+#include "exec/binder.h"
+#include "plan/layouter.h"
+#include "step/operands.h"
+
+namespace signet::exec {
+
+using step::BufferDecl;
+
+Result<void> Binder::Check() const {
+  RejectionList rejections;
+  const auto contract = [&](const char* what, const Digest& got) {
+    if (got == program_.contract()) return;
+    rejections.Add(RejectionCode::kBindContractMismatch, what,
+                   "made for another contract", got.Hex(),
+                   program_.contract().Hex());
+  };
+  contract("plan", plan_.contract_id());
+  contract("weights", weights_->contract());
+  if (arenas_.generation() != weights_->generation()) {
+    rejections.Add(RejectionCode::kBindGenerationStale, "arenas",
+                   "made for weights of another generation",
+                   std::to_string(arenas_.generation()),
+                   std::to_string(weights_->generation()));
+  }
+  const topology::DeviceIdentity& device =
+      plan_.mesh().device(program_.rank());
+  if (arenas_.device()->facts().identity != device.uuid) {
+    rejections.Add(RejectionCode::kBindArenaDevice, "arenas",
+                   "on a device that is not the rank's",
+                   arenas_.device()->facts().identity, device.uuid);
+  }
+  for (const auto& [memory_class, planned] : program_.arena_bytes()) {
+    const std::string where(Name(memory_class));
+    if (arenas_.size(memory_class) < planned) {
+      rejections.Add(RejectionCode::kBindArenaTooSmall, where,
+                     "an arena is smaller than planned",
+                     std::to_string(arenas_.size(memory_class).value()),
+                     std::to_string(planned.value()));
+    }
+    const auto address =
+        reinterpret_cast<uintptr_t>(arenas_.data(memory_class));
+    if (address % plan::kBufferAlignment != 0) {
+      rejections.Add(RejectionCode::kBindArenaMisaligned, where,
+                     "an arena is not aligned",
+                     fmt::format("{:#x}", address),
+                     std::to_string(plan::kBufferAlignment));
+    }
+  }
+  if (!rejections.empty()) return rejections.Take();
+  return {};
+}
+
+std::byte* Binder::Raw(BufferId id) const {
+  const BufferDecl& buffer = Decl(id);
+  return arenas_.data(buffer.arena) + buffer.offset_bytes;
+}
+
+IoViews Binder::Io() const {
+  const auto find = [&]<typename T>(step::IoRole role, T*& view) {
+    view = Address<T>(program_.FindIo(role));
+  };
+  const auto find_output = [&]<typename T>(step::IoRole role, const T*& view) {
+    view = Address<T>(program_.FindIo(role));
+  };
+  IoViews io;
+  find(step::IoRole::kLive, io.live);
+  find(step::IoRole::kIds, io.ids);
+  find(step::IoRole::kSlot, io.slot);
+  find(step::IoRole::kPosition, io.position);
+  find(step::IoRole::kSampling, io.sampling);
+  find(step::IoRole::kFlags, io.flags);
+  find(step::IoRole::kPageTable, io.page_table);
+  find(step::IoRole::kInvFreq, io.inv_freq);
+  find(step::IoRole::kRouteIds, io.route_ids);
+  find(step::IoRole::kRouteWeights, io.route_weights);
+  find(step::IoRole::kBlockInput, io.block_input);
+  find_output(step::IoRole::kSampled, io.sampled);
+  find_output(step::IoRole::kLogits, io.logits);
+  find_output(step::IoRole::kBlockOutput, io.block_output);
+  return io;
+}
+
+BoundProgram Binder::Build(TapObserver* observer) && {
+  const IoViews io = Io();
+  rows_ = {.live = io.live,
+           .slot = io.slot,
+           .position = io.position,
+           .capacity = program_.shape().rows};
+  std::vector<Launch> launches;
+  launches.reserve(program_.steps().size());
+  for (const step::Step& step : program_.steps()) {
+    launches.push_back(
+        std::visit([&](const auto& s) { return Resolve(s); }, step));
+  }
+  std::optional<TapPoints> taps;
+  if (observer != nullptr) {
+    taps = TapPoints{.observer = observer, .points = {}};
+    for (const step::Step& step : program_.steps()) {
+      TapPoints::Point& point =
+          taps->points.emplace_back(TapPoints::Point{KindName(step), {}});
+      step::ForEachOperand(
+          step, [&](std::string_view, BufferId id, step::Access access) {
+            if (access == step::Access::kRead) return;
+            const BufferDecl& buffer = Decl(id);
+            point.written.push_back(
+                {buffer.name, buffer.dtype, buffer.shape, Raw(id)});
+          });
+    }
+  }
+  const model::ModelConfig& config = plan_.config();
+  const CallLimits limits = {.context = plan_.options().context,
+                             .slots = plan_.options().batch,
+                             .vocab = config.vocab,
+                             .hidden = config.hidden,
+                             .top_k = config.top_k};
+  const uint64_t generation = weights_->generation();
+  return BoundProgram(PassKey<Binder>(),
+                      BoundProgram::Content{.shape = program_.shape(),
+                                            .recipe = program_.recipe(),
+                                            .limits = limits,
+                                            .generation = generation,
+                                            .weights = std::move(weights_),
+                                            .arenas = &arenas_,
+                                            .io = io,
+                                            .launches = std::move(launches),
+                                            .taps = std::move(taps)});
+}
+
+Result<BoundProgram> Bind(const step::SealedProgram& program,
+                          const plan::ModelPlan& plan,
+                          std::shared_ptr<const store::WeightVersion> weights,
+                          const Arenas& arenas, TapObserver* observer) {
+  Binder binder(program, plan, std::move(weights), arenas);
+  SIGNET_RETURN_IF_ERROR(binder.Check());
+  return std::move(binder).Build(observer);
+}
+
+}  // namespace signet::exec

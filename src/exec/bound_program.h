@@ -1,0 +1,105 @@
+#pragma once
+// A sealed program with addresses: a flat list of launches. Made by Bind
+// alone (contract S8); immutable; it keeps its weights alive, and the arenas
+// must outlive it.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "backend/kernels.h"
+#include "base/id.h"
+#include "base/pass_key.h"
+#include "base/result.h"
+#include "exec/arenas.h"
+#include "exec/tap.h"
+#include "plan/program_shape.h"
+#include "step/program.h"
+#include "store/weight_version.h"
+
+namespace signet::exec {
+
+using Launch = std::variant<
+    backend::EmbedArgs, backend::NormArgs, backend::ProjectionArgs,
+    backend::ConvArgs, backend::DeltaRuleArgs, backend::GatedNormArgs,
+    backend::QkNormRopeArgs, backend::KvAppendArgs, backend::AttentionArgs,
+    backend::ActivationArgs, backend::ResidualAddArgs, backend::GatedAddArgs,
+    backend::RouteArgs, backend::PrecomputedRouteArgs,
+    backend::IndexedGateUpArgs, backend::IndexedDownArgs, backend::ScatterArgs,
+    backend::GroupedGateUpArgs, backend::GroupedDownArgs,
+    backend::UnscatterArgs, backend::CombineArgs, backend::LogitsArgs,
+    backend::SampleArgs, backend::IdentityReduceArgs>;
+
+/// Where the executor writes the inputs of a call and reads its outputs; null
+/// where the program has none.
+struct IoViews {
+  int32_t* live = nullptr;
+  int32_t* ids = nullptr;
+  int32_t* slot = nullptr;
+  int32_t* position = nullptr;
+  backend::SamplingRow* sampling = nullptr;
+  int32_t* flags = nullptr;
+  const int32_t* sampled = nullptr;
+  const float* logits = nullptr;
+  int32_t* page_table = nullptr;  // lasting: equal for all shapes of a plan
+  float* inv_freq = nullptr;      // lasting
+  int32_t* route_ids = nullptr;
+  float* route_weights = nullptr;
+  float* block_input = nullptr;
+  const float* block_output = nullptr;
+};
+
+/// What the executor checks run-time scalars against.
+struct CallLimits {
+  int64_t context = 0;
+  int64_t slots = 0;
+  int64_t vocab = 0;
+  int64_t hidden = 0;
+  int64_t top_k = 0;  // of a routed block
+};
+
+class BoundProgram {
+ public:
+  struct Content {
+    plan::ProgramShape shape;
+    step::Recipe recipe;
+    CallLimits limits;
+    uint64_t generation;
+    std::shared_ptr<const store::WeightVersion> weights;
+    const Arenas* arenas;
+    IoViews io;
+    std::vector<Launch> launches;
+    std::optional<TapPoints> taps;
+  };
+  BoundProgram(PassKey<class Binder>, Content content)
+      : content_(std::move(content)) {}
+
+  const plan::ProgramShape& shape() const { return content_.shape; }
+  const step::Recipe& recipe() const { return content_.recipe; }
+  const CallLimits& limits() const { return content_.limits; }
+  uint64_t generation() const { return content_.generation; }
+  const Arenas& arenas() const { return *content_.arenas; }
+  const IoViews& io() const { return content_.io; }
+  std::span<const Launch> launches() const& { return content_.launches; }
+  std::span<const Launch> launches() const&& = delete;
+  /// Set when bound with an observer: one launch a step.
+  const std::optional<TapPoints>& taps() const { return content_.taps; }
+
+ private:
+  Content content_;
+};
+
+/// Resolves the program's buffers against one weight version and arenas:
+/// checks the contract, each arena's device, size, alignment and generation,
+/// and nothing else. `arenas` must outlive the result, and so must `observer`,
+/// which may be null: then no step can be looked into.
+Result<BoundProgram> Bind(const step::SealedProgram& program,
+                          const plan::ModelPlan& plan,
+                          std::shared_ptr<const store::WeightVersion> weights,
+                          const Arenas& arenas, TapObserver* observer);
+
+}  // namespace signet::exec

@@ -1,0 +1,195 @@
+#include "exec/executor.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/overload.h"
+
+namespace signet::exec {
+namespace {
+
+tl::unexpected<Error> BadInput(const char* message, int64_t got,
+                               int64_t limit) {
+  return Reject(RejectionCode::kRequestInvalid, "call", message,
+                std::to_string(got), fmt::format("under {}", limit));
+}
+
+Result<void> CheckRows(const BoundProgram& program,
+                       std::span<const RowInput> rows) {
+  const CallLimits& limits = program.limits();
+  const auto count = static_cast<int64_t>(rows.size());
+  if (count < 1 || count > program.shape().rows) {
+    return BadInput("the shape does not hold this many rows", count,
+                    program.shape().rows + 1);
+  }
+  for (const RowInput& row : rows) {
+    if (row.id < 0 || row.id >= limits.vocab) {
+      return BadInput("a token id is outside the vocabulary", row.id,
+                      limits.vocab);
+    }
+    if (row.slot < 0 || row.slot >= limits.slots) {
+      return BadInput("a sequence slot is out of range", row.slot,
+                      limits.slots);
+    }
+    if (row.position < 0 || row.position >= limits.context) {
+      return BadInput("a position is outside the context", row.position,
+                      limits.context);
+    }
+  }
+  for (size_t i = 1; i < rows.size(); ++i) {
+    if (program.shape().kind == plan::ShapeKind::kPrefill) {
+      if (rows[i].slot != rows[0].slot ||
+          rows[i].position != rows[i - 1].position + 1) {
+        return BadInput("prefill rows are not one run of a sequence",
+                        rows[i].position, rows[i - 1].position + 2);
+      }
+    } else if (rows[i].slot <= rows[i - 1].slot) {
+      return BadInput("decode rows are not ascending slots", rows[i].slot,
+                      limits.slots);
+    }
+  }
+  return {};
+}
+
+void Launch1(backend::Kernels& kernels, backend::LaunchKey key,
+             const Launch& launch) {
+  std::visit(
+      Overload{
+          [&](const backend::EmbedArgs& a) { kernels.Embed(key, a); },
+          [&](const backend::NormArgs& a) { kernels.Norm(key, a); },
+          [&](const backend::ProjectionArgs& a) { kernels.Projection(key, a); },
+          [&](const backend::ConvArgs& a) { kernels.Conv(key, a); },
+          [&](const backend::DeltaRuleArgs& a) { kernels.DeltaRule(key, a); },
+          [&](const backend::GatedNormArgs& a) { kernels.GatedNorm(key, a); },
+          [&](const backend::QkNormRopeArgs& a) { kernels.QkNormRope(key, a); },
+          [&](const backend::KvAppendArgs& a) { kernels.KvAppend(key, a); },
+          [&](const backend::AttentionArgs& a) { kernels.Attention(key, a); },
+          [&](const backend::ActivationArgs& a) { kernels.Activation(key, a); },
+          [&](const backend::ResidualAddArgs& a) {
+            kernels.ResidualAdd(key, a);
+          },
+          [&](const backend::GatedAddArgs& a) { kernels.GatedAdd(key, a); },
+          [&](const backend::RouteArgs& a) { kernels.Route(key, a); },
+          [&](const backend::PrecomputedRouteArgs& a) {
+            kernels.PrecomputedRoute(key, a);
+          },
+          [&](const backend::IndexedGateUpArgs& a) {
+            kernels.IndexedGateUp(key, a);
+          },
+          [&](const backend::IndexedDownArgs& a) {
+            kernels.IndexedDown(key, a);
+          },
+          [&](const backend::ScatterArgs& a) { kernels.Scatter(key, a); },
+          [&](const backend::GroupedGateUpArgs& a) {
+            kernels.GroupedGateUp(key, a);
+          },
+          [&](const backend::GroupedDownArgs& a) {
+            kernels.GroupedDown(key, a);
+          },
+          [&](const backend::UnscatterArgs& a) { kernels.Unscatter(key, a); },
+          [&](const backend::CombineArgs& a) { kernels.Combine(key, a); },
+          [&](const backend::LogitsArgs& a) { kernels.Logits(key, a); },
+          [&](const backend::SampleArgs& a) { kernels.Sample(key, a); },
+          [&](const backend::IdentityReduceArgs& a) {
+            kernels.IdentityReduce(key, a);
+          },
+      },
+      launch);
+}
+
+std::string FlagText(int32_t flags) {
+  std::string text;
+  const auto add = [&](int32_t bit, const char* what) {
+    if ((flags & bit) == 0) return;
+    if (!text.empty()) text += ", ";
+    text += what;
+  };
+  add(backend::kFlagNonFinite, "non-finite scores");
+  add(backend::kFlagExpertOutOfRange, "an expert id out of range");
+  add(backend::kFlagExpertRepeated, "an expert id repeated in a row");
+  return text;
+}
+
+}  // namespace
+
+Result<void> Executor::LaunchAll(const BoundProgram& program, int64_t live) {
+  // T3: memory of another generation never runs.
+  if (program.generation() != program.arenas().generation()) {
+    return Fail(FailureKind::kState, "call",
+                "the program was bound to weights of another generation");
+  }
+  const IoViews& io = program.io();
+  *io.live = static_cast<int32_t>(live);
+  if (io.flags != nullptr) *io.flags = 0;
+  const std::span<const Launch> launches = program.launches();
+  for (size_t i = 0; i < launches.size(); ++i) {
+    Launch1(device_->kernels(), backend::LaunchKey(), launches[i]);
+    if (program.taps()) {
+      const TapPoints::Point& point = program.taps()->points[i];
+      program.taps()->observer->OnStep(point.kind, point.written, live);
+    }
+  }
+  if (io.flags != nullptr && *io.flags != 0) {
+    return Fail(FailureKind::kNumeric, "call",
+                "a step met " + FlagText(*io.flags));
+  }
+  return {};
+}
+
+Result<void> Executor::Run(const BoundProgram& program,
+                           std::span<const RowInput> rows,
+                           std::span<const backend::SamplingRow> sampling) {
+  SIGNET_RETURN_IF_ERROR(CheckRows(program, rows));
+  const size_t logit_rows =
+      program.shape().logits == plan::LogitsOf::kEveryRow ? rows.size() : 1;
+  if (sampling.size() != logit_rows) {
+    return BadInput("not one set of sampling parameters a logits row",
+                    static_cast<int64_t>(sampling.size()),
+                    static_cast<int64_t>(logit_rows) + 1);
+  }
+  const IoViews& io = program.io();
+  for (size_t i = 0; i < rows.size(); ++i) {
+    io.ids[i] = rows[i].id;
+    io.slot[i] = rows[i].slot;
+    io.position[i] = rows[i].position;
+  }
+  for (size_t i = 0; i < sampling.size(); ++i) {
+    if (sampling[i].id_bound < 1 ||
+        sampling[i].id_bound > program.limits().vocab) {
+      return BadInput("the bound of drawable ids is out of range",
+                      sampling[i].id_bound, program.limits().vocab + 1);
+    }
+    io.sampling[i] = sampling[i];
+  }
+  return LaunchAll(program, static_cast<int64_t>(rows.size()));
+}
+
+Result<void> Executor::RunBlock(const BoundProgram& program,
+                                const BlockInputs& inputs) {
+  const CallLimits& limits = program.limits();
+  const IoViews& io = program.io();
+  if (inputs.live < 0 || inputs.live > program.shape().rows) {
+    return BadInput("the shape does not hold this many rows", inputs.live,
+                    program.shape().rows + 1);
+  }
+  const auto fits = [](size_t size, int64_t rows, int64_t width) {
+    return static_cast<int64_t>(size) == rows * width;
+  };
+  const bool precomputed = io.route_ids != nullptr;
+  if (!fits(inputs.x.size(), inputs.live, limits.hidden) ||
+      !fits(inputs.route_ids.size(), precomputed ? inputs.live : 0,
+            limits.top_k) ||
+      inputs.route_weights.size() != inputs.route_ids.size()) {
+    return BadInput("the inputs of the block do not fit its rows",
+                    static_cast<int64_t>(inputs.x.size()),
+                    inputs.live * limits.hidden + 1);
+  }
+  std::copy(inputs.x.begin(), inputs.x.end(), io.block_input);
+  std::copy(inputs.route_ids.begin(), inputs.route_ids.end(), io.route_ids);
+  std::copy(inputs.route_weights.begin(), inputs.route_weights.end(),
+            io.route_weights);
+  return LaunchAll(program, inputs.live);
+}
+
+}  // namespace signet::exec

@@ -1,0 +1,52 @@
+#pragma once
+// Runs bound programs: writes the run-time scalars of a call, launches, and
+// reports the sticky flag. Assumes sealed; the only holder of LaunchKey
+// (contract X1). One thread drives an Executor. A call allocates nothing, takes
+// no lock and hashes nothing (X6).
+
+#include <cstdint>
+#include <span>
+
+#include "backend/device.h"
+#include "base/result.h"
+#include "exec/bound_program.h"
+
+namespace signet::exec {
+
+/// One live row of a call.
+struct RowInput {
+  int32_t id;
+  int32_t slot;
+  int32_t position;
+};
+
+/// The inputs of a routed block alone.
+struct BlockInputs {
+  std::span<const float> x;              // [live, H]
+  std::span<const int32_t> route_ids;    // [live, K], precomputed routes
+  std::span<const float> route_weights;  // [live, K], precomputed routes
+  int64_t live = 0;
+};
+
+class Executor {
+ public:
+  /// `device` must outlive the executor and be that of the arenas.
+  explicit Executor(backend::Device* device) : device_(device) {}
+
+  /// One call of a model program. `rows`: 1 ... B of them; a prefill shape
+  /// wants one slot and consecutive positions, a decode shape distinct slots.
+  /// `sampling`: one a logits row. Everything is range-checked before the
+  /// first launch (kRequestInvalid). Failure kNumeric when a routed block or
+  /// the sampling met non-finite numbers: state is then undefined until the
+  /// sequences are reset.
+  Result<void> Run(const BoundProgram& program, std::span<const RowInput> rows,
+                   std::span<const backend::SamplingRow> sampling);
+  /// One call of a routed block; the result is in io().block_output.
+  Result<void> RunBlock(const BoundProgram& program, const BlockInputs& inputs);
+
+ private:
+  Result<void> LaunchAll(const BoundProgram& program, int64_t live);
+  backend::Device* device_;
+};
+
+}  // namespace signet::exec

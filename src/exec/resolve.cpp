@@ -1,0 +1,362 @@
+// Each sealed step as a launch: views from buffer declarations, numbers from
+// the step's attributes. Nothing is checked here; the program is proven.
+
+#include <cmath>
+
+#include "base/check.h"
+#include "exec/binder.h"
+
+namespace signet::exec {
+
+using step::BufferDecl;
+
+backend::WeightView Binder::Matrix(BufferId id) const {
+  const BufferDecl& buffer = Decl(id);
+  return {.data = weights_->Data(*buffer.weight->weight),
+          .dtype = buffer.dtype,
+          .rows = buffer.shape[0],
+          .cols = buffer.shape[1]};
+}
+
+backend::VectorView Binder::Vector(BufferId id) const {
+  const BufferDecl& buffer = Decl(id);
+  return {.data = weights_->Data(*buffer.weight->weight),
+          .dtype = buffer.dtype,
+          .size = buffer.shape[0]};
+}
+
+const plan::ExpertView& Binder::View(BufferId experts) const {
+  const plan::ExpertView* view = plan_.experts().View(
+      *Decl(experts).weight->expert_layer, program_.rank());
+  SIGNET_CHECK(view != nullptr);
+  return *view;
+}
+
+backend::ExpertTableView Binder::Experts(BufferId id) const {
+  const plan::ExpertView& view = View(id);
+  const store::WeightVersion::ExpertTable* table =
+      weights_->Experts(view->layer);
+  SIGNET_CHECK(table != nullptr);
+  return {.experts = table->experts.data(),
+          .global_to_local = table->global_to_local.data(),
+          .num_experts = view->num_experts,
+          .num_local = view->num_local,
+          .hidden = view->hidden,
+          .width = view->local_width,
+          .gate_dtype = view->gate_up_dtype,
+          .up_dtype = view->gate_up_dtype,
+          .down_dtype = view->down_dtype};
+}
+
+backend::KvView Binder::Cache(BufferId k, BufferId v,
+                              BufferId page_table) const {
+  const tensor::Shape& shape = Decl(k).shape;
+  return {.k = Raw(k),
+          .v = Raw(v),
+          .dtype = Decl(k).dtype,
+          .page_table = Address<int32_t>(page_table),
+          .pages_per_slot = Decl(page_table).shape[1],
+          .page_size = shape[1],
+          .num_kv_heads = shape[2],
+          .head_dim = shape[3]};
+}
+
+backend::RowForm Binder::Form() const {
+  return program_.shape().kind == plan::ShapeKind::kDecode
+             ? backend::RowForm::kSequenceEach
+             : backend::RowForm::kOneSequence;
+}
+
+Launch Binder::Resolve(const step::Embed& s) const {
+  return backend::EmbedArgs{.rows = rows_,
+                            .ids = Address<int32_t>(s.ids),
+                            .table = Matrix(s.table),
+                            .out = Address<float>(s.out)};
+}
+
+Launch Binder::Resolve(const step::Norm& s) const {
+  return backend::NormArgs{.rows = rows_,
+                           .x = Address<float>(s.x),
+                           .weight = Vector(s.weight),
+                           .offset = s.offset,
+                           .eps = s.eps,
+                           .width = Decl(s.x).shape[1],
+                           .out = Address<float>(s.out)};
+}
+
+Launch Binder::Resolve(const step::Projection& s) const {
+  return backend::ProjectionArgs{.rows = rows_,
+                                 .x = Address<float>(s.x),
+                                 .weight = Matrix(s.weight),
+                                 .out = Address<float>(s.out)};
+}
+
+Launch Binder::Resolve(const step::QkNormRope& s) const {
+  return backend::QkNormRopeArgs{.rows = rows_,
+                                 .heads = s.heads,
+                                 .kv_heads = s.kv_heads,
+                                 .head_dim = s.head_dim,
+                                 .rotary_dim = s.rotary_dim,
+                                 .inv_freq = Address<float>(s.inv_freq),
+                                 .q_gate = Address<float>(s.q_gate),
+                                 .k = Address<float>(s.k),
+                                 .q_norm = Vector(s.q_norm),
+                                 .k_norm = Vector(s.k_norm),
+                                 .eps = s.eps,
+                                 .q_out = Address<float>(s.q_out),
+                                 .k_out = Address<float>(s.k_out)};
+}
+
+Launch Binder::Resolve(const step::KvAppend& s) const {
+  return backend::KvAppendArgs{
+      .rows = rows_,
+      .k = Address<float>(s.k),
+      .v = Address<float>(s.v),
+      .cache = Cache(s.k_cache, s.v_cache, s.page_table)};
+}
+
+Launch Binder::Resolve(const step::Attention& s) const {
+  return backend::AttentionArgs{
+      .rows = rows_,
+      .heads = s.heads,
+      .scale = 1.0f / std::sqrt(static_cast<float>(s.head_dim)),
+      .q = Address<float>(s.q),
+      .q_gate = Address<float>(s.q_gate),
+      .cache = Cache(s.k_cache, s.v_cache, s.page_table),
+      .out = Address<float>(s.out)};
+}
+
+Launch Binder::Resolve(const step::Conv& s) const {
+  return backend::ConvArgs{.rows = rows_,
+                           .form = Form(),
+                           .u = Address<float>(s.u),
+                           .weight = Matrix(s.weight),
+                           .state = Address<float>(s.state),
+                           .out = Address<float>(s.out)};
+}
+
+Launch Binder::Resolve(const step::DeltaRule& s) const {
+  return backend::DeltaRuleArgs{
+      .rows = rows_,
+      .form = s.form == step::DeltaForm::kChunked
+                  ? backend::DeltaForm::kChunked
+                  : backend::DeltaForm::kRecurrent,
+      .key_heads = s.key_heads,
+      .value_heads = s.value_heads,
+      .key_dim = s.key_dim,
+      .value_dim = s.value_dim,
+      .qkv = Address<float>(s.qkv),
+      .b = Address<float>(s.b),
+      .a = Address<float>(s.a),
+      .a_log = Vector(s.a_log),
+      .dt_bias = Vector(s.dt_bias),
+      .state = Address<float>(s.state),
+      .scratch = Address<float>(s.scratch),
+      .out = Address<float>(s.out)};
+}
+
+Launch Binder::Resolve(const step::GatedNorm& s) const {
+  return backend::GatedNormArgs{.rows = rows_,
+                                .heads = s.heads,
+                                .head_dim = s.head_dim,
+                                .o = Address<float>(s.o),
+                                .z = Address<float>(s.z),
+                                .weight = Vector(s.weight),
+                                .eps = s.eps,
+                                .out = Address<float>(s.out)};
+}
+
+Launch Binder::Resolve(const step::Activation& s) const {
+  return backend::ActivationArgs{.rows = rows_,
+                                 .multiple = 1,
+                                 .width = Decl(s.gate).shape[1],
+                                 .gate = Address<float>(s.gate),
+                                 .up = Address<float>(s.up),
+                                 .out = Address<float>(s.out)};
+}
+
+Launch Binder::Resolve(const step::ResidualAdd& s) const {
+  return backend::ResidualAddArgs{.rows = rows_,
+                                  .width = Decl(s.out).shape[1],
+                                  .residual = Address<float>(s.residual),
+                                  .addend = Address<float>(s.addend),
+                                  .out = Address<float>(s.out)};
+}
+
+Launch Binder::Resolve(const step::GatedAdd& s) const {
+  return backend::GatedAddArgs{.rows = rows_,
+                               .width = Decl(s.out).shape[1],
+                               .addend = Address<float>(s.addend),
+                               .gate = Address<float>(s.gate),
+                               .x = Address<float>(s.x),
+                               .out = Address<float>(s.out)};
+}
+
+Launch Binder::Resolve(const step::MoeRoute& s) const {
+  if (s.router == step::RouterKind::kPrecomputed) {
+    return backend::PrecomputedRouteArgs{
+        .rows = rows_,
+        .num_experts = s.num_experts,
+        .top_k = s.top_k,
+        .in_ids = Address<int32_t>(s.in_ids),
+        .in_weights = Address<float>(s.in_weights),
+        .ids = Address<int32_t>(s.ids),
+        .weights = Address<float>(s.weights),
+        .flag = Address<int32_t>(s.flag)};
+  }
+  return backend::RouteArgs{.rows = rows_,
+                            .num_experts = s.num_experts,
+                            .top_k = s.top_k,
+                            .renormalise = s.renormalise != 0,
+                            .scores = Address<float>(s.scores),
+                            .ids = Address<int32_t>(s.ids),
+                            .weights = Address<float>(s.weights),
+                            .flag = Address<int32_t>(s.flag)};
+}
+
+Launch Binder::Resolve(const step::IndexedMoeGemv& s) const {
+  const int64_t top_k = View(s.experts)->top_k;
+  if (s.which == step::ExpertPart::kGateUp) {
+    return backend::IndexedGateUpArgs{.rows = rows_,
+                                      .top_k = top_k,
+                                      .table = Experts(s.experts),
+                                      .ids = Address<int32_t>(s.ids),
+                                      .x = Address<float>(s.x),
+                                      .gate = Address<float>(s.out),
+                                      .up = Address<float>(s.up)};
+  }
+  return backend::IndexedDownArgs{.rows = rows_,
+                                  .top_k = top_k,
+                                  .table = Experts(s.experts),
+                                  .ids = Address<int32_t>(s.ids),
+                                  .act = Address<float>(s.x),
+                                  .out = Address<float>(s.out)};
+}
+
+Launch Binder::Resolve(const step::MoeScatter& s) const {
+  const backend::ExpertTableView table = Experts(s.experts);
+  return backend::ScatterArgs{
+      .rows = rows_,
+      .top_k = View(s.experts)->top_k,
+      .num_experts = table.num_experts,
+      .num_local = table.num_local,
+      .global_to_local = table.global_to_local,
+      .tile_rows = s.tile_rows,
+      .max_rows = Decl(s.sorted_slot).shape[0],
+      .ids = Address<int32_t>(s.ids),
+      .counts = Address<int32_t>(s.counts),
+      .offsets = Address<int32_t>(s.offsets),
+      .sorted_slot = Address<int32_t>(s.sorted_slot),
+      .tile_expert = Address<int32_t>(s.tile_expert),
+      .inverse_perm = Address<int32_t>(s.inverse_perm)};
+}
+
+Launch Binder::Resolve(const step::GroupedMoeGemm& s) const {
+  const int64_t max_rows = Decl(s.sorted_slot).shape[0];
+  if (s.which == step::ExpertPart::kGateUp) {
+    return backend::GroupedGateUpArgs{
+        .rows = rows_,
+        .top_k = View(s.experts)->top_k,
+        .tile_rows = s.tile_rows,
+        .max_rows = max_rows,
+        .table = Experts(s.experts),
+        .sorted_slot = Address<int32_t>(s.sorted_slot),
+        .tile_expert = Address<int32_t>(s.tile_expert),
+        .x = Address<float>(s.x),
+        .y = Address<float>(s.y)};
+  }
+  return backend::GroupedDownArgs{
+      .rows = rows_,
+      .tile_rows = s.tile_rows,
+      .max_rows = max_rows,
+      .table = Experts(s.experts),
+      .sorted_slot = Address<int32_t>(s.sorted_slot),
+      .tile_expert = Address<int32_t>(s.tile_expert),
+      .act = Address<float>(s.x),
+      .y = Address<float>(s.y)};
+}
+
+Launch Binder::Resolve(const step::MoeGateUpUnscatter& s) const {
+  return backend::UnscatterArgs{.rows = rows_,
+                                .max_rows = Decl(s.sorted_slot).shape[0],
+                                .width = Decl(s.gate).shape[1],
+                                .sorted_slot = Address<int32_t>(s.sorted_slot),
+                                .y = Address<float>(s.y),
+                                .gate = Address<float>(s.gate),
+                                .up = Address<float>(s.up)};
+}
+
+Launch Binder::Resolve(const step::MoeActivation& s) const {
+  const tensor::Shape& shape = Decl(s.gate).shape;
+  return backend::ActivationArgs{.rows = rows_,
+                                 .multiple = shape[0] / rows_.capacity,
+                                 .width = shape[1],
+                                 .gate = Address<float>(s.gate),
+                                 .up = Address<float>(s.up),
+                                 .out = Address<float>(s.out)};
+}
+
+Launch Binder::Resolve(const step::MoeCombine& s) const {
+  const backend::ExpertTableView table = Experts(s.experts);
+  return backend::CombineArgs{
+      .rows = rows_,
+      .top_k = View(s.experts)->top_k,
+      .num_experts = table.num_experts,
+      .lanes = s.lanes,
+      .first_lane = s.first_lane,
+      .num_lanes = s.num_lanes,
+      .width = Decl(s.out).shape[1],
+      .ids = Address<int32_t>(s.ids),
+      .weights = Address<float>(s.weights),
+      .d = Address<float>(s.d),
+      .inverse_perm = Address<int32_t>(s.inverse_perm),
+      .global_to_local = table.global_to_local,
+      .out = Address<float>(s.out)};
+}
+
+Launch Binder::Identity(BufferId x, BufferId out,
+                        const step::GroupRef& group) const {
+  SIGNET_CHECK(group.ranks.size() == 1);
+  return backend::IdentityReduceArgs{.rows = rows_,
+                                     .width = Decl(out).shape[1],
+                                     .x = Address<float>(x),
+                                     .out = Address<float>(out)};
+}
+
+Launch Binder::Resolve(const step::AllReduce& s) const {
+  return Identity(s.x, s.out, s.group);
+}
+Launch Binder::Resolve(const step::Gather& s) const {
+  return Identity(s.x, s.out, s.group);
+}
+Launch Binder::Resolve(const step::Broadcast& s) const {
+  return Identity(s.x, s.out, s.group);
+}
+Launch Binder::Resolve(const step::BandTransfer& s) const {
+  return Identity(s.x, s.out, s.group);
+}
+
+Launch Binder::Resolve(const step::Logits& s) const {
+  return backend::LogitsArgs{.rows = rows_,
+                             .which = s.which == step::LogitRows::kAll
+                                          ? backend::LogitRows::kAll
+                                          : backend::LogitRows::kLast,
+                             .x = Address<float>(s.x),
+                             .weight = Matrix(s.weight),
+                             .out = Address<float>(s.out)};
+}
+
+Launch Binder::Resolve(const step::Sample& s) const {
+  return backend::SampleArgs{
+      .rows = rows_,
+      .which = s.which == step::LogitRows::kAll ? backend::LogitRows::kAll
+                                                : backend::LogitRows::kLast,
+      .vocab = Decl(s.logits).shape[1],
+      .logits = Address<float>(s.logits),
+      .params = Address<backend::SamplingRow>(s.params),
+      .scratch = Address<int32_t>(s.scratch),
+      .ids = Address<int32_t>(s.ids),
+      .flag = Address<int32_t>(s.flag)};
+}
+
+}  // namespace signet::exec

@@ -1,0 +1,42 @@
+#pragma once
+// The sequences of a session: which pages each slot holds and how long it is.
+// A slot's pages come from one pool and go back to it. One thread.
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/id.h"
+#include "plan/state_layout.h"
+
+namespace signet::exec {
+
+class SequenceState {
+ public:
+  /// `page_table` [slots, pages_per_slot] lies in the arenas, which must
+  /// outlive this; empty when no layer has a KV cache.
+  SequenceState(const plan::StateLayout& layout, int64_t slots,
+                int64_t page_tokens, std::span<int32_t> page_table);
+
+  /// Tokens in the slot's sequence: the position of its next one.
+  int64_t length(SequenceSlot slot) const {
+    return lengths_[static_cast<size_t>(slot.value())];
+  }
+  /// Makes room for `count` tokens more and counts them in. The caller keeps
+  /// lengths within the context, so pages never run out.
+  void Extend(SequenceSlot slot, int64_t count);
+  /// Ends the sequence; its pages are free again.
+  void Release(SequenceSlot slot);
+  /// All slots empty and the pool in its first order.
+  void Reset();
+
+ private:
+  int64_t pages_per_slot_;
+  int64_t page_tokens_;
+  std::span<int32_t> page_table_;
+  int64_t num_pages_;
+  std::vector<int64_t> lengths_;     // [slots]
+  std::vector<int32_t> free_pages_;  // a stack
+};
+
+}  // namespace signet::exec

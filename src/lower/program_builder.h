@@ -1,0 +1,59 @@
+#pragma once
+// Writes a ProgramDraft: declares typed buffers, appends steps, and lays the
+// buffers out at the end. Every work buffer has one writer.
+
+#include <optional>
+#include <string>
+
+#include "base/id.h"
+#include "base/result.h"
+#include "plan/model_plan.h"
+#include "step/program.h"
+
+namespace signet::lower {
+
+class ProgramBuilder {
+ public:
+  ProgramBuilder(const plan::ModelPlan& plan, const plan::ProgramShape& shape,
+                 Rank rank, step::Recipe recipe);
+
+  const plan::ModelPlan& plan() const { return plan_; }
+  const plan::ProgramShape& shape() const { return draft_.shape; }
+  Rank rank() const { return draft_.rank; }
+  int64_t rows() const { return draft_.shape.rows; }  // B
+
+  /// Declared at first use, the same buffer afterwards.
+  BufferId Io(step::IoRole role, step::BufferKind kind, tensor::DType dtype,
+              tensor::Shape shape);
+  BufferId Slot();
+  BufferId Position();
+  BufferId PageTable();
+  BufferId Flag();
+
+  BufferId Weight(model::Role role, std::optional<LayerId> layer);
+  BufferId Experts(const plan::ExpertView& view, step::ExpertPart part);
+  BufferId State(const std::string& name, const plan::StateBuffer& buffer);
+  /// f32 [rows(), width] unless said otherwise.
+  BufferId Work(const std::string& name, int64_t width,
+                step::Part part = step::Part::Whole());
+  BufferId Work(const std::string& name, tensor::DType dtype,
+                tensor::Shape shape,
+                tensor::Basis basis = tensor::Basis::kNatural);
+
+  /// x W^T with the weight of a role, into a new buffer `name`.
+  BufferId Project(const std::string& name, BufferId x, model::Role role,
+                   std::optional<LayerId> layer);
+
+  void Append(step::Step step) { draft_.steps.push_back(std::move(step)); }
+
+  /// Offsets and arena sizes. kCapacityOverflow names the first buffer that is
+  /// too large.
+  Result<step::ProgramDraft> Finish() &&;
+
+ private:
+  BufferId Declare(step::BufferDecl decl);
+  const plan::ModelPlan& plan_;
+  step::ProgramDraft draft_;
+};
+
+}  // namespace signet::lower

@@ -1,0 +1,105 @@
+#pragma once
+// Who owns which expert: the only resolver of an expert group (contract P1,
+// P2). Deterministic; immutable; any thread.
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/id.h"
+#include "base/pass_key.h"
+#include "base/result.h"
+#include "model/manifest.h"
+#include "topology/mesh.h"
+
+namespace signet::plan {
+
+/// How the routed experts are spread over the mesh (W4).
+enum class Parallelism {
+  kSingle,  // one rank holds every expert
+  kOwned,   // each expert has one owner along the axis
+  kSplit,   // every rank holds a slice of every expert's width
+};
+std::string_view Name(Parallelism parallelism);
+
+/// The tuple of P1: where one expert lives.
+struct ExpertPlacement {
+  ExpertId expert;
+  Rank owner;
+  LocalExpert slot;
+  friend bool operator==(const ExpertPlacement&,
+                         const ExpertPlacement&) = default;
+};
+
+/// All that `lower` and the families see of an expert group (P7): ids,
+/// rank-local shapes, formats, bases, partition. No address, path or store.
+class ExpertView {
+ public:
+  struct Facts {
+    LayerId layer;
+    Rank rank;
+    int64_t num_experts;   // E
+    int64_t num_local;     // E_r
+    int64_t top_k;         // K
+    int64_t hidden;        // H
+    int64_t width;         // I, global
+    int64_t local_width;   // I_r
+    tensor::DType gate_up_dtype;
+    tensor::DType down_dtype;
+    tensor::Basis gate_up_basis;  // of the input of gate and up
+    tensor::Basis down_basis;     // of the input of down
+    bool renormalise;             // router weights divided by their sum
+    Parallelism parallelism;
+    topology::Axis axis;     // of the partial its combine makes
+    int64_t lanes;           // L of the canonical fold (N2)
+    int64_t first_lane;      // of this rank
+    int64_t num_lanes;       // of this rank
+    ScheduleRow collective;  // the one row its combine reduces in
+  };
+
+  ExpertView(PassKey<class ExpertPlan>, Facts facts,
+             std::vector<ExpertPlacement> partition)
+      : facts_(facts), partition_(std::move(partition)) {}
+
+  const Facts* operator->() const { return &facts_; }
+  const Facts& facts() const { return facts_; }
+  /// Every expert of the group, ascending by id; equal on all ranks.
+  const std::vector<ExpertPlacement>& partition() const { return partition_; }
+
+ private:
+  Facts facts_;
+  std::vector<ExpertPlacement> partition_;
+};
+
+/// The most rows the grouped order of S slots over `num_local` experts can
+/// need, padded to tiles of `tile_rows` (P5): bm * floor((S + n (bm-1)) / bm),
+/// n = min(num_local, S). Sticks on overflow.
+Bytes GroupedRowsBound(int64_t slots, int64_t num_local, int64_t tile_rows);
+
+/// The most slots a rank can get for `rows` rows (S_r of the contract).
+int64_t MaxSlots(const ExpertView::Facts& facts, int64_t rows);
+
+/// Lanes of the canonical fold: 8, or the largest power of two under it that
+/// divides the number of experts (N2).
+int64_t FoldLanes(int64_t num_experts);
+
+class ExpertPlan {
+ public:
+  /// Refuses, with all reasons: P0's cases, E mod N, a schedule row that is
+  /// absent or of another axis.
+  static Result<ExpertPlan> Make(const model::Manifest& manifest,
+                                 const topology::Mesh& mesh);
+
+  /// Null for a layer without routed experts.
+  const ExpertView* View(LayerId layer, Rank rank) const;
+  /// Bytes of the expert weights that `rank` holds, all layers.
+  Bytes ExpertBytes(Rank rank) const;
+
+ private:
+  ExpertPlan() = default;
+  std::vector<std::vector<ExpertView>> views_;  // [rank][group]
+  std::vector<Bytes> bytes_;                    // [rank]
+};
+
+}  // namespace signet::plan

@@ -1,0 +1,47 @@
+#pragma once
+// Bytes per rank and class for load, steady state and peak (contract P4), and
+// their admission against what the devices have. Pure.
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/memory_class.h"
+#include "base/result.h"
+#include "plan/model_plan.h"
+
+namespace signet::plan {
+
+using ClassBytes = std::map<MemoryClass, Bytes>;
+
+struct RankMemory {
+  ClassBytes load;    // while weights are read
+  ClassBytes steady;  // with one session on the model
+  Bytes LoadTotal() const;
+  Bytes SteadyTotal() const;
+  Bytes Peak() const;
+};
+
+struct MemoryPlan {
+  std::vector<RankMemory> ranks;
+};
+
+/// `arenas`: for each rank the arena sizes of its programs, the largest over
+/// the shapes (they share one workspace).
+MemoryPlan PlanMemory(const ModelPlan& plan,
+                      const std::vector<ClassBytes>& arenas);
+
+/// What one device can still give; ranks on one device share it.
+struct DeviceRoom {
+  std::string uuid;
+  std::string name;  // "cpu:0"
+  Bytes available;
+};
+
+/// kMemoryShort with the shortfall for every device that lacks room at the
+/// peak. A file mapped by several ranks of one host counts once.
+Result<void> AdmitMemory(const MemoryPlan& memory, const topology::Mesh& mesh,
+                         const std::vector<DeviceRoom>& rooms);
+
+}  // namespace signet::plan

@@ -1,0 +1,72 @@
+#include "plan/model_plan.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "plan/admission.h"
+#include "plan/contract_text.h"
+
+namespace signet::plan {
+namespace {
+
+std::vector<int64_t> DefaultBuckets(int64_t batch) {
+  std::vector<int64_t> buckets;
+  for (int64_t rows = 1; rows < batch; rows *= 2) buckets.push_back(rows);
+  buckets.push_back(batch);
+  return buckets;
+}
+
+std::vector<int64_t> DefaultChunks(int64_t context) {
+  std::vector<int64_t> chunks = {32, 128, 512};
+  while (chunks.size() > 1 && chunks.back() > context) chunks.pop_back();
+  return chunks;
+}
+
+}  // namespace
+
+ModelPlan::ModelPlan(std::shared_ptr<const model::Manifest> manifest,
+                     topology::Mesh mesh, PlanOptions options,
+                     ExpertPlan experts, StateLayout state,
+                     std::vector<ProgramShape> shapes)
+    : manifest_(std::move(manifest)),
+      mesh_(std::move(mesh)),
+      options_(std::move(options)),
+      experts_(std::move(experts)),
+      state_(std::move(state)),
+      shapes_(std::move(shapes)) {}
+
+Result<std::shared_ptr<const ModelPlan>> MakeModelPlan(
+    std::shared_ptr<const model::Manifest> manifest, const topology::Mesh& mesh,
+    const PlanOptions& options) {
+  SIGNET_RETURN_IF_ERROR(Admit(manifest->config(), mesh, options));
+  PlanOptions complete = options;
+  if (complete.decode_buckets.empty()) {
+    complete.decode_buckets = DefaultBuckets(options.batch);
+  }
+  if (complete.prefill_chunks.empty()) {
+    complete.prefill_chunks = DefaultChunks(options.context);
+  }
+  std::vector<ProgramShape> shapes;
+  for (const int64_t rows : complete.decode_buckets) {
+    shapes.push_back({ShapeKind::kDecode, rows, LogitsOf::kEveryRow});
+  }
+  for (const int64_t rows : complete.prefill_chunks) {
+    shapes.push_back(
+        {ShapeKind::kPrefill, rows,
+         complete.all_logits ? LogitsOf::kEveryRow : LogitsOf::kLastRow});
+  }
+  SIGNET_ASSIGN_OR_RETURN(ExpertPlan experts, ExpertPlan::Make(*manifest, mesh));
+  StateLayout state = LayOutState(manifest->config(), complete);
+  if (state.kv_bytes.overflowed() || state.recurrent_bytes.overflowed()) {
+    return Reject(RejectionCode::kCapacityOverflow, "--ctx, --batch",
+                  "the state of this many sequences does not fit 64 bits");
+  }
+  std::shared_ptr<ModelPlan> plan(
+      new ModelPlan(std::move(manifest), mesh, std::move(complete),
+                    std::move(experts), std::move(state), std::move(shapes)));
+  plan->contract_text_ = ContractText(*plan);
+  plan->contract_id_ = Digest::Of(plan->contract_text_);
+  return plan;
+}
+
+}  // namespace signet::plan

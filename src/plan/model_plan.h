@@ -1,0 +1,61 @@
+#pragma once
+// The plan of one model on one mesh: placement, shapes, state, schedule and
+// the contract id. Made by MakeModelPlan alone; immutable; any thread.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/digest.h"
+#include "base/result.h"
+#include "model/manifest.h"
+#include "plan/expert_plan.h"
+#include "plan/plan_options.h"
+#include "plan/program_shape.h"
+#include "plan/state_layout.h"
+#include "topology/mesh.h"
+
+namespace signet::plan {
+
+class ModelPlan {
+ public:
+  const model::Manifest& manifest() const { return *manifest_; }
+  const std::shared_ptr<const model::Manifest>& manifest_ptr() const {
+    return manifest_;
+  }
+  const model::ModelConfig& config() const { return manifest_->config(); }
+  const topology::Mesh& mesh() const { return mesh_; }
+  const PlanOptions& options() const { return options_; }
+  const ExpertPlan& experts() const { return experts_; }
+  const StateLayout& state() const { return state_; }
+  /// Decode buckets ascending, then prefill chunks ascending.
+  const std::vector<ProgramShape>& shapes() const { return shapes_; }
+  /// The canonical text whose digest is the contract id (P6).
+  const std::string& contract_text() const { return contract_text_; }
+  const Digest& contract_id() const { return contract_id_; }
+
+ private:
+  friend Result<std::shared_ptr<const ModelPlan>> MakeModelPlan(
+      std::shared_ptr<const model::Manifest> manifest,
+      const topology::Mesh& mesh, const PlanOptions& options);
+  ModelPlan(std::shared_ptr<const model::Manifest> manifest,
+            topology::Mesh mesh, PlanOptions options, ExpertPlan experts,
+            StateLayout state, std::vector<ProgramShape> shapes);
+  std::shared_ptr<const model::Manifest> manifest_;
+  topology::Mesh mesh_;
+  PlanOptions options_;
+  ExpertPlan experts_;
+  StateLayout state_;
+  std::vector<ProgramShape> shapes_;
+  std::string contract_text_;
+  Digest contract_id_;
+};
+
+/// Admission of the mesh (A2, M5), the options and the shapes, then the plan.
+/// All refusals of a stage at once.
+Result<std::shared_ptr<const ModelPlan>> MakeModelPlan(
+    std::shared_ptr<const model::Manifest> manifest, const topology::Mesh& mesh,
+    const PlanOptions& options);
+
+}  // namespace signet::plan

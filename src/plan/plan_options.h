@@ -1,0 +1,25 @@
+#pragma once
+// What a plan is made from besides the model and the mesh. All of it is in the
+// contract id.
+
+#include <cstdint>
+#include <vector>
+
+#include "tensor/dtype.h"
+
+namespace signet::plan {
+
+struct PlanOptions {
+  int64_t context = 4096;  // positions a sequence may hold
+  int64_t batch = 1;       // sequence slots
+  tensor::DType kv_dtype = tensor::DType::kF32;  // f32 or bf16
+  int64_t page_tokens = 64;
+  /// Empty: powers of two up to `batch`, and `batch`.
+  std::vector<int64_t> decode_buckets;
+  /// Empty: 32, 128, 512, those above the context left out but the least.
+  std::vector<int64_t> prefill_chunks;
+  /// Logits of every row of a prefill chunk (goldens, verification).
+  bool all_logits = false;
+};
+
+}  // namespace signet::plan

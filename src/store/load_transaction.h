@@ -1,0 +1,43 @@
+#pragma once
+// Loading as a transaction (contract T1): map, read, build tables, commit; or
+// everything is given back. Nothing is visible before Commit. One thread.
+
+#include <functional>
+#include <memory>
+
+#include "backend/device.h"
+#include "base/result.h"
+#include "plan/model_plan.h"
+#include "store/weight_version.h"
+
+namespace signet::store {
+
+class LoadTransaction {
+ public:
+  using Progress = std::function<void(Bytes done, Bytes total)>;
+
+  /// `device` must outlive the committed version. The files are those the
+  /// manifest holds open, never re-opened by path (A3).
+  LoadTransaction(std::shared_ptr<const plan::ModelPlan> plan,
+                  backend::Device* device);
+  /// Rolls back what is not committed.
+  ~LoadTransaction() = default;
+  LoadTransaction(const LoadTransaction&) = delete;
+  LoadTransaction& operator=(const LoadTransaction&) = delete;
+
+  /// Maps every weight file and brings the weights' pages in. kChangedFile
+  /// when a file is no longer the one that was opened. `progress` may be
+  /// empty.
+  Result<void> Read(const Progress& progress);
+  /// Checks that the tables' ranges lie inside the mappings, then publishes.
+  /// Only after Read; ends the transaction.
+  Result<std::shared_ptr<const WeightVersion>> Commit() &&;
+
+ private:
+  Result<void> PopulateRanges(const Progress& progress);
+  std::shared_ptr<const plan::ModelPlan> plan_;
+  backend::Device* device_;
+  IdVector<FileId, backend::FileMapping> mappings_;
+};
+
+}  // namespace signet::store

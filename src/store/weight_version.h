@@ -1,0 +1,56 @@
+#pragma once
+// One published set of weights: the owner of the mappings, expert tables and
+// ownership maps of one plan and generation (contract T2). Immutable; any
+// thread. Freed in reverse order of its making when the last owner goes.
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "backend/memory.h"
+#include "backend/views.h"
+#include "base/digest.h"
+#include "base/id.h"
+#include "base/pass_key.h"
+#include "model/manifest.h"
+
+namespace signet::store {
+
+class LoadTransaction;
+
+class WeightVersion {
+ public:
+  /// The tables of one expert group on one rank.
+  struct ExpertTable {
+    LayerId layer;
+    std::vector<backend::ExpertPointers> experts;  // [E_r]
+    std::vector<int32_t> global_to_local;          // [E], -1: foreign
+  };
+
+  struct Content {
+    std::shared_ptr<const model::Manifest> manifest;
+    Digest contract;
+    uint64_t generation;
+    IdVector<FileId, backend::FileMapping> mappings;
+    std::vector<ExpertTable> experts;
+  };
+  WeightVersion(PassKey<LoadTransaction>, Content content)
+      : content_(std::move(content)) {}
+  WeightVersion(const WeightVersion&) = delete;
+  WeightVersion& operator=(const WeightVersion&) = delete;
+
+  const Digest& contract() const { return content_.contract; }
+  /// Distinct for every commit of the process; never reused (T3).
+  uint64_t generation() const { return content_.generation; }
+  const model::Manifest& manifest() const { return *content_.manifest; }
+  /// First byte of a weight as stored; aliases resolve to their owner.
+  const std::byte* Data(WeightId weight) const;
+  /// Null for a layer without experts.
+  const ExpertTable* Experts(LayerId layer) const;
+  Bytes mapped_bytes() const;
+
+ private:
+  Content content_;
+};
+
+}  // namespace signet::store
