@@ -1,0 +1,44 @@
+#pragma once
+// The JSON of a tokenizer file, read without trust: the two long lists of the
+// model as flat vectors, everything else as a small DOM. No exception leaves.
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "text/file_issues.h"
+
+namespace signet::text {
+
+struct TokenizerDocument {
+  struct VocabEntry {
+    std::string token;  // in the byte alphabet
+    int32_t id;         // 0 ... kMaxTokenId
+  };
+  struct Merge {
+    std::string left;  // both in the byte alphabet
+    std::string right;
+  };
+
+  std::vector<VocabEntry> vocab;  // model.vocab, in the file's order
+  std::vector<Merge> merges;      // model.merges, either of its two forms
+  bool has_vocab = false;         // model.vocab is there and an object
+  bool has_merges = false;        // model.merges is there and a list
+  nlohmann::json rest;            // the file without these two
+};
+
+inline constexpr int32_t kMaxTokenId = (1 << 24) - 1;
+
+/// Reads `content`; `file` is the name for the report. Adds to `issues` what
+/// is malformed, repeated, too deep or too much. An empty content is an empty
+/// object.
+TokenizerDocument ReadTokenizerDocument(std::string_view file,
+                                        std::string_view content,
+                                        FileIssues* issues);
+
+/// A JSON value for people, short.
+std::string Describe(const nlohmann::json& value);
+
+}  // namespace signet::text
