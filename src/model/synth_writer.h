@@ -1,0 +1,20 @@
+#pragma once
+// Writes the shards of a synthetic checkpoint with several threads. Which
+// thread writes what changes no byte. One call at a time.
+
+#include <cstdint>
+#include <filesystem>
+#include <vector>
+
+#include "base/result.h"
+#include "model/synth_tensors.h"
+
+namespace signet::model {
+
+/// Makes each shard's file in `folder` and fills it. The first failure ends
+/// all threads; files may then be incomplete.
+Result<void> WriteShards(const std::filesystem::path& folder,
+                         const std::vector<SynthShard>& shards, uint64_t seed,
+                         int num_threads);
+
+}  // namespace signet::model
