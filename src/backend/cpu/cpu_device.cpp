@@ -1,0 +1,200 @@
+#include "backend/cpu/cpu_device.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <mutex>
+
+#include "backend/cpu/cpu_kernels.h"
+#include "backend/cpu/memory_limits.h"
+#include "backend/cpu/thread_pool.h"
+#include "base/check.h"
+
+namespace signet::backend::cpu {
+namespace {
+
+constexpr uint64_t kHugePage = uint64_t{2} << 20;
+
+uint64_t PageSize() { return static_cast<uint64_t>(sysconf(_SC_PAGESIZE)); }
+
+std::string FirstWord(const char* path) {
+  std::ifstream file(path);
+  std::string word;
+  file >> word;
+  return word;
+}
+
+// The machine's own id; a container without one has the id of its boot.
+std::string MachineId() {
+  std::string id = FirstWord("/etc/machine-id");
+  if (id.empty()) id = FirstWord("/proc/sys/kernel/random/boot_id");
+  return id.empty() ? "unknown" : id;
+}
+
+std::string SystemError(int code) {
+  char buffer[256] = {};
+  return strerror_r(code, buffer, sizeof(buffer));
+}
+
+// Zero pages at a multiple of `alignment`; null if the system refuses.
+std::byte* MapZeros(uint64_t size, uint64_t alignment) {
+  const uint64_t slack = alignment > PageSize() ? alignment : 0;
+  const Bytes span = Bytes(size) + Bytes(slack);
+  if (span.overflowed()) return nullptr;
+  void* mapped = mmap(nullptr, span.value(), PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapped == MAP_FAILED) return nullptr;
+  auto* begin = static_cast<std::byte*>(mapped);
+  if (slack == 0) return begin;
+  const uint64_t address = reinterpret_cast<uint64_t>(begin);
+  const uint64_t before = (alignment - address % alignment) % alignment;
+  if (before != 0) munmap(begin, before);
+  if (before != slack) munmap(begin + before + size, slack - before);
+  return begin + before;
+}
+
+class CpuDevice final : public Device {
+ public:
+  CpuDevice(int ordinal, int num_threads)
+      : facts_(CpuFacts(ordinal)),
+        pool_(num_threads),
+        kernels_(MakeCpuKernels(&pool_)) {}
+
+  ~CpuDevice() override {
+    // What is left would be given back to a device that is gone.
+    SIGNET_CHECK(counts_.allocations == counts_.frees);
+    SIGNET_CHECK(counts_.maps == counts_.unmaps);
+  }
+
+  const DeviceFacts& facts() const override { return facts_; }
+
+  Bytes FreeMemory() const override {
+    return AvailableMemory(SystemRoots(), ProcessLimits::OfThisProcess());
+  }
+
+  Result<Memory> Allocate(MemoryClass memory_class, Bytes size,
+                          uint64_t alignment) override {
+    const auto refuse = [&] {
+      return Fail(FailureKind::kMemory, facts_.identity,
+                  fmt::format("cannot reserve memory for {}: {}",
+                              Name(memory_class), HumanBytes(size)));
+    };
+    const bool huge = size >= Bytes(2 * kHugePage);
+    const uint64_t unit =
+        std::max({alignment, PageSize(), huge ? kHugePage : uint64_t{0}});
+    const Bytes reserved = std::max(size, Bytes(1)).AlignUp(PageSize());
+    if (Faulted(FaultPoint::kAllocate) || reserved.overflowed()) {
+      return refuse();
+    }
+    std::byte* data = MapZeros(reserved.value(), unit);
+    if (data == nullptr) return refuse();
+    // A hint: fewer translation misses over large arenas.
+    if (huge) madvise(data, reserved.value(), MADV_HUGEPAGE);
+    const std::lock_guard lock(mutex_);
+    ++counts_.allocations;
+    counts_.live[static_cast<size_t>(memory_class)] += size;
+    return Memory(this, data, size, reserved, memory_class);
+  }
+
+  Result<FileMapping> Map(int fd, Bytes size,
+                          const std::string& path) override {
+    if (size == Bytes()) {
+      return Fail(FailureKind::kIo, path, "cannot map an empty file");
+    }
+    void* mapped = MAP_FAILED;
+    int code = EIO;
+    if (!Faulted(FaultPoint::kMap)) {
+      mapped = mmap(nullptr, size.value(), PROT_READ, MAP_PRIVATE, fd, 0);
+      code = errno;
+    }
+    if (mapped == MAP_FAILED) {
+      return Fail(FailureKind::kIo, path,
+                  fmt::format("cannot map file: {}", SystemError(code)));
+    }
+    const std::lock_guard lock(mutex_);
+    ++counts_.maps;
+    counts_.mapped += size;
+    return FileMapping(this, static_cast<const std::byte*>(mapped), size);
+  }
+
+  Result<void> Read(int fd, uint64_t offset, Bytes size, std::byte* to,
+                    const std::string& path) override {
+    const auto fail = [&](const std::string& why) {
+      return Fail(FailureKind::kIo, path,
+                  fmt::format("cannot read {} at offset {}: {}",
+                              HumanBytes(size), offset, why));
+    };
+    if (Faulted(FaultPoint::kRead)) return fail(SystemError(EIO));
+    uint64_t done = 0;
+    while (done < size.value()) {
+      const ssize_t count = pread(fd, to + done, size.value() - done,
+                                  static_cast<off_t>(offset + done));
+      if (count < 0 && errno == EINTR) continue;
+      if (count < 0) return fail(SystemError(errno));
+      if (count == 0) return fail("the file ends before");
+      done += static_cast<uint64_t>(count);
+    }
+    return {};
+  }
+
+  AllocationCounts counts() const override {
+    const std::lock_guard lock(mutex_);
+    return counts_;
+  }
+
+  Kernels& kernels() override { return *kernels_; }
+
+  void set_fault_hook(FaultHook* hook) override { hook_ = hook; }
+
+ private:
+  bool Faulted(FaultPoint point) {
+    return hook_ != nullptr && hook_->ShouldFail(point);
+  }
+
+  void Free(Memory& memory) override {
+    SIGNET_CHECK(memory.device() == this);
+    SIGNET_CHECK(munmap(memory.data(), memory.reserved().value()) == 0);
+    const std::lock_guard lock(mutex_);
+    ++counts_.frees;
+    Bytes& live = counts_.live[static_cast<size_t>(memory.memory_class())];
+    live = live - memory.size();
+  }
+
+  void Unmap(FileMapping& mapping) override {
+    SIGNET_CHECK(mapping.device() == this);
+    SIGNET_CHECK(munmap(const_cast<std::byte*>(mapping.data()),
+                        mapping.size().value()) == 0);
+    const std::lock_guard lock(mutex_);
+    ++counts_.unmaps;
+    counts_.mapped = counts_.mapped - mapping.size();
+  }
+
+  const DeviceFacts facts_;
+  ThreadPool pool_;
+  std::unique_ptr<Kernels> kernels_;
+  FaultHook* hook_ = nullptr;
+  mutable std::mutex mutex_;
+  AllocationCounts counts_;  // guarded by mutex_
+};
+
+}  // namespace
+
+DeviceFacts CpuFacts(int ordinal) {
+  return {.backend = "cpu",
+          .ordinal = ordinal,
+          .identity = fmt::format("{}/cpu:{}", MachineId(), ordinal),
+          .architecture = InstructionSet(),
+          .memory = TotalMemory()};
+}
+
+std::unique_ptr<Device> MakeCpuDevice(int ordinal, int num_threads) {
+  return std::make_unique<CpuDevice>(ordinal, num_threads);
+}
+
+}  // namespace signet::backend::cpu
