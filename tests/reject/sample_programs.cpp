@@ -1,0 +1,94 @@
+#include "tests/reject/sample_programs.h"
+
+#include <cstdlib>
+#include <iostream>
+#include <utility>
+
+#include "lower/lower.h"
+#include "model/checkpoint_testing.h"
+#include "model/manifest.h"
+
+namespace signet::testing {
+namespace {
+
+template <typename T>
+T Must(Result<T> result) {
+  if (!result) {
+    std::cerr << Describe(result.error()) << '\n';
+    std::abort();
+  }
+  return *std::move(result);
+}
+
+// The folder stays open in the manifest, not on disk.
+std::shared_ptr<const plan::ModelPlan> MakePlan(model::Family family) {
+  const model::testing::TempFolder folder;
+  const nlohmann::json config = model::testing::TinyConfig(family);
+  auto checkpoint = std::make_shared<const model::Checkpoint>(
+      Must(model::testing::WriteAndOpen(folder, config,
+                                        model::testing::TensorsOf(config))));
+  plan::PlanOptions options;
+  options.context = 64;
+  options.batch = 8;
+  options.page_tokens = 16;
+  options.decode_buckets = {1, 8};
+  options.prefill_chunks = {6};
+  const topology::Mesh mesh = Must(topology::Mesh::Make(
+      Must(topology::MeshSpec::Parse("single")),
+      {{.backend = "cpu", .uuid = "machine/0", .pci = "", .architecture = ""}},
+      topology::Emulation::kRefused));
+  return Must(plan::MakeModelPlan(Must(model::BuildManifest(checkpoint)), mesh,
+                                  options));
+}
+
+step::ProgramDraft Lower(Sample sample) {
+  const plan::ModelPlan& plan = PlanOf(sample);
+  const plan::ProgramShape decode = plan.shapes().front();
+  const plan::ProgramShape prefill = plan.shapes().back();
+  switch (sample) {
+    case Sample::kIndexed:
+    case Sample::kDense:
+      return Must(lower::LowerModel(plan, decode, Rank(0)));
+    case Sample::kGrouped:
+      return Must(lower::LowerModel(plan, prefill, Rank(0)));
+    case Sample::kBlock:
+      return Must(lower::RoutedBlock(plan,
+                                     *plan.experts().View(LayerId(1), Rank(0)),
+                                     decode, step::RouterKind::kSoftmaxTopK));
+    case Sample::kPrecomputedBlock:
+      return Must(lower::RoutedBlock(plan,
+                                     *plan.experts().View(LayerId(0), Rank(0)),
+                                     prefill, step::RouterKind::kPrecomputed));
+  }
+  std::abort();
+}
+
+}  // namespace
+
+std::string_view Name(Sample sample) {
+  switch (sample) {
+    case Sample::kIndexed:
+      return "Indexed";
+    case Sample::kGrouped:
+      return "Grouped";
+    case Sample::kDense:
+      return "Dense";
+    case Sample::kBlock:
+      return "Block";
+    case Sample::kPrecomputedBlock:
+      return "PrecomputedBlock";
+  }
+  return "";
+}
+
+const plan::ModelPlan& PlanOf(Sample sample) {
+  static const std::shared_ptr<const plan::ModelPlan> routed =
+      MakePlan(model::Family::kQwen35Moe);
+  static const std::shared_ptr<const plan::ModelPlan> dense =
+      MakePlan(model::Family::kQwen35);
+  return sample == Sample::kDense ? *dense : *routed;
+}
+
+step::ProgramDraft DraftOf(Sample sample) { return Lower(sample); }
+
+}  // namespace signet::testing
