@@ -1,0 +1,140 @@
+#include "cli/flags.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <system_error>
+#include <utility>
+
+namespace signet::cli {
+namespace {
+
+template <typename T>
+std::optional<T> ParseWhole(std::string_view text) {
+  T value{};
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc() || stop != end) return std::nullopt;
+  return value;
+}
+
+}  // namespace
+
+std::optional<int64_t> ParseInteger(std::string_view text) {
+  return ParseWhole<int64_t>(text);
+}
+
+std::optional<uint64_t> ParseUnsigned(std::string_view text) {
+  return ParseWhole<uint64_t>(text);
+}
+
+std::optional<float> ParseNumber(std::string_view text) {
+  const std::optional<float> value = ParseWhole<float>(text);
+  if (!value || !std::isfinite(*value)) return std::nullopt;
+  return value;
+}
+
+std::optional<std::vector<int32_t>> ParseIds(std::string_view text) {
+  std::vector<int32_t> ids;
+  while (true) {
+    const size_t comma = text.find(',');
+    const auto id = ParseWhole<int32_t>(text.substr(0, comma));
+    if (!id || *id < 0) return std::nullopt;
+    ids.push_back(*id);
+    if (comma == std::string_view::npos) return ids;
+    text.remove_prefix(comma + 1);
+  }
+}
+
+CLI::Option* AddFlag(CLI::App& app, const std::string& names,
+                     const std::string& type, const std::string& description,
+                     StoreValue store) {
+  return app.add_option(names, description)
+      ->type_name(type)
+      ->check([store = std::move(store)](const std::string& text) {
+        const std::string want = store(text);
+        if (want.empty()) return std::string();
+        return fmt::format("got \"{}\", want {}", text, want);
+      });
+}
+
+CLI::Option* AddInteger(CLI::App& app, const std::string& names,
+                        const std::string& description, int64_t min,
+                        int64_t max, std::function<void(int64_t)> store) {
+  return AddFlag(
+      app, names, "N", description,
+      [=, store = std::move(store)](const std::string& text) -> std::string {
+        const std::optional<int64_t> value = ParseInteger(text);
+        if (value && *value >= min && *value <= max) {
+          store(*value);
+          return {};
+        }
+        if (min == std::numeric_limits<int64_t>::min()) {
+          return "a whole number of 64 bits";
+        }
+        return fmt::format("a whole number, {} to {}", min, max);
+      });
+}
+
+void AddModel(CLI::App& app, std::string& model) {
+  app.add_option("MODEL", model,
+                 "A folder in the Hugging Face layout, or a registry name "
+                 "(signet models)")
+      ->type_name("")
+      ->required();
+}
+
+void AddJson(CLI::App& app, bool& json) {
+  app.add_flag("--json", json, "Print one JSON object (docs/json.md)");
+}
+
+void AddSeed(CLI::App& app, const std::string& description,
+             std::function<void(uint64_t)> store) {
+  AddFlag(app, "--seed", "S", description,
+          [store = std::move(store)](const std::string& text) -> std::string {
+            const std::optional<uint64_t> seed = ParseUnsigned(text);
+            if (!seed) return "a whole number, 0 to 2^64 - 1";
+            store(*seed);
+            return {};
+          });
+}
+
+void AddThreads(CLI::App& app, int& threads) {
+  AddInteger(app, "--threads",
+             "CPU threads; 0: as many as the machine has (default 0)", 0, 1024,
+             [&threads](int64_t value) { threads = static_cast<int>(value); });
+}
+
+void AddPlanFlags(CLI::App& app, PlanOptions& options) {
+  app.add_option("--mesh", options.mesh,
+                 "`single`, or axes as `ep=2`, `pp=2,ep=2` (default single)")
+      ->type_name("SPEC");
+  app.add_option("--devices", options.devices,
+                 "`cpu`, or one entry a rank as `cpu:0,cpu:1` (default: "
+                 "chosen, and the choice is printed)")
+      ->type_name("LIST");
+  // Values that are numbers but no plan can have are refused by the plan, with
+  // the other things it refuses.
+  constexpr int64_t kMin = std::numeric_limits<int64_t>::min();
+  constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
+  AddInteger(app, "--ctx", "Positions a sequence may hold (default 4096)", kMin,
+             kMax, [&options](int64_t value) { options.context = value; });
+  AddInteger(app, "--batch", "Sequences decoded at once (default 1)", kMin,
+             kMax, [&options](int64_t value) { options.batch = value; });
+  AddFlag(app, "--kv", "TYPE", "KV cache: f32 or bf16 (default f32 on the CPU)",
+          [&options](const std::string& text) -> std::string {
+            if (text == "f32") {
+              options.kv = KvType::kF32;
+            } else if (text == "bf16") {
+              options.kv = KvType::kBF16;
+            } else {
+              return "f32 or bf16";
+            }
+            return {};
+          });
+  AddThreads(app, options.threads);
+}
+
+}  // namespace signet::cli

@@ -1,0 +1,113 @@
+#include "cli/json_output.h"
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <variant>
+
+namespace signet::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Paths and names of files need not be UTF-8; an object is printed anyway.
+std::string Line(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n';
+}
+
+Json ListOf(const Rejections& rejections) {
+  Json list = Json::array();
+  for (const Rejection& rejection : rejections.list()) {
+    list.push_back({{"code", signet::Name(rejection.code)},
+                    {"where", rejection.where},
+                    {"got", rejection.got},
+                    {"want", rejection.want},
+                    {"message", rejection.message}});
+  }
+  return list;
+}
+
+Json PathOrNull(const std::optional<std::filesystem::path>& path) {
+  return path ? Json(path->string()) : Json(nullptr);
+}
+
+}  // namespace
+
+std::string_view Name(FailureKind kind) {
+  switch (kind) {
+    case FailureKind::kIo:
+      return "io";
+    case FailureKind::kChangedFile:
+      return "changed_file";
+    case FailureKind::kMemory:
+      return "memory";
+    case FailureKind::kDevice:
+      return "device";
+    case FailureKind::kNumeric:
+      return "numeric";
+    case FailureKind::kState:
+      return "state";
+  }
+  return "";
+}
+
+std::string ErrorJson(const Error& error) {
+  if (const auto* rejections = std::get_if<Rejections>(&error)) {
+    return Line({{"rejections", ListOf(*rejections)}});
+  }
+  const Failure& failure = std::get<Failure>(error);
+  return Line({{"failure",
+                {{"kind", Name(failure.kind)},
+                 {"where", failure.where},
+                 {"message", failure.message}}}});
+}
+
+std::string RunJson(const Generated& generated, const std::string& contract,
+                    const std::vector<std::string>& devices) {
+  return Line({{"tokens", generated.tokens},
+               {"text", generated.text},
+               {"finish", signet::Name(generated.end.finish)},
+               {"prompt_tokens", generated.end.prompt_tokens},
+               {"ttft_ms", generated.end.first_token_ms},
+               {"decode_tok_s", generated.end.decode_tokens_per_second},
+               {"contract", contract},
+               {"devices", devices}});
+}
+
+std::string PlanJson(const std::string& plan_json,
+                     const Result<void>& admission) {
+  Json plan = Json::parse(plan_json);
+  if (!admission.has_value()) {
+    const Json error = Json::parse(ErrorJson(admission.error()));
+    plan.update(error);
+  }
+  return Line(plan);
+}
+
+std::string ProgramJson(const std::string& contract, int rank,
+                        std::string_view shape, const std::string& text) {
+  return Line({{"contract", contract},
+               {"rank", rank},
+               {"shape", shape},
+               {"text", text}});
+}
+
+std::string ModelsJson(const std::vector<ModelListing>& models,
+                       const SearchPaths& paths) {
+  Json list = Json::array();
+  for (const ModelListing& model : models) {
+    list.push_back({{"name", model.name},
+                    {"hub_name", model.hub_name},
+                    {"folder", PathOrNull(model.folder)}});
+  }
+  return Line({{"models", list},
+               {"searched",
+                {{"models", PathOrNull(paths.models)},
+                 {"hub", PathOrNull(paths.hub)},
+                 {"demo", paths.demo.string()}}}});
+}
+
+std::string SynthJson(const std::string& folder, const std::string& summary) {
+  return Line({{"folder", folder}, {"summary", summary}});
+}
+
+}  // namespace signet::cli

@@ -1,0 +1,44 @@
+#pragma once
+// The JSON objects the commands print, each on one line. docs/json.md lists
+// their keys; keys are only ever added.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "signet/error.h"
+#include "signet/session.h"
+#include "signet/source.h"
+
+namespace signet::cli {
+
+/// `{"rejections": [...]}` or `{"failure": {...}}`.
+std::string ErrorJson(const Error& error);
+
+/// The printed name, as in JSON.
+std::string_view Name(FailureKind kind);
+
+/// What a run made: the generated ids, the text and how it ended.
+struct Generated {
+  std::vector<int32_t> tokens;
+  std::string text;
+  EndEvent end;  // its `text` is empty: it is the end of `text` above
+};
+
+std::string RunJson(const Generated& generated, const std::string& contract,
+                    const std::vector<std::string>& devices);
+
+/// `plan_json`, with the key `rejections` if the plan does not fit.
+std::string PlanJson(const std::string& plan_json,
+                     const Result<void>& admission);
+
+std::string ProgramJson(const std::string& contract, int rank,
+                        std::string_view shape, const std::string& text);
+
+std::string ModelsJson(const std::vector<ModelListing>& models,
+                       const SearchPaths& paths);
+
+std::string SynthJson(const std::string& folder, const std::string& summary);
+
+}  // namespace signet::cli

@@ -1,0 +1,73 @@
+// signet plan: what would be placed where, from headers alone.
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstdio>
+#include <string>
+
+#include "cli/command.h"
+#include "cli/environment.h"
+#include "cli/exit_code.h"
+#include "cli/flags.h"
+#include "cli/json_output.h"
+#include "cli/report.h"
+#include "cli/standard_output.h"
+#include "signet/plan.h"
+#include "signet/source.h"
+
+namespace signet::cli {
+namespace {
+
+constexpr const char* kExamples = R"(Examples:
+  signet plan demo
+  signet plan qwen3.6:35b-a3b --ctx 32768 --batch 4
+  signet plan demo --json
+
+Reads headers only and takes no memory of any device. A plan that exists is
+printed even if it does not fit; then what is short follows on stderr and the
+exit status is 3.)";
+
+class PlanCommand : public Command {
+ public:
+  explicit PlanCommand(CLI::App& app) {
+    app.footer(kExamples);
+    AddModel(app, model_);
+    AddPlanFlags(app, options_);
+    AddJson(app, json_);
+  }
+
+  int Run() override {
+    const Result<Source> source =
+        Source::Open(model_, SearchPathsOfEnvironment());
+    if (!source) return Report(source.error(), json_);
+    const auto start = std::chrono::steady_clock::now();
+    const Result<Plan> plan = Plan::Make(*source, options_);
+    const std::chrono::duration<double, std::milli> elapsed =
+        std::chrono::steady_clock::now() - start;
+    if (!plan) return Report(plan.error(), json_);
+
+    const Result<void> admission = plan->Admission();
+    const int printed = PrintResult(json_ ? PlanJson(plan->Json(), admission)
+                                          : WithFinalNewline(plan->Text()));
+    if (printed != kExitDone) return printed;
+    fmt::print(stderr, "planned in {:.1f} ms\n", elapsed.count());
+    if (admission) return kExitDone;
+    // With --json the object on stdout already holds the refusal.
+    return json_ ? ExitCode(admission.error())
+                 : Report(admission.error(), json_);
+  }
+
+ private:
+  std::string model_;
+  PlanOptions options_;
+  bool json_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakePlanCommand(CLI::App& app) {
+  return std::make_unique<PlanCommand>(app);
+}
+
+}  // namespace signet::cli
