@@ -1,0 +1,36 @@
+# The front door. Each target brings a bare Debian 12 machine (as root) to
+# where it can do its job; on a prepared machine nothing is installed.
+BUILD := build/release
+
+.PHONY: demo test check clean format
+
+demo:
+	@tools/install_packages.sh build
+	@cmake --preset release >/dev/null
+	@cmake --build $(BUILD) --target signet
+	@echo
+	@echo 'A small Mixture-of-Experts model, part of this repository,'
+	@echo 'continues "Alice was" on the CPU:'
+	@echo
+	$(BUILD)/signet run demo -p "Alice was" -n 64
+
+test:
+	@tools/install_packages.sh build
+	@cmake --preset release >/dev/null
+	@cmake --build $(BUILD) --target all signet_tests
+	@ctest --test-dir $(BUILD) --output-on-failure -j $$(nproc) \
+	  || { echo 'Tests: FAILED (the output of each is above)'; exit 1; }
+	@echo 'Tests: all passed. The checks of the sources: make check'
+
+check:
+	@tools/install_packages.sh build check
+	@cmake --preset release >/dev/null
+	@tools/check
+
+clean:
+	rm -rf build
+
+format:
+	@tools/install_packages.sh check
+	@find src include tests examples -name '*.h' -o -name '*.cpp' \
+	  2>/dev/null | xargs clang-format-19 -i

@@ -1,0 +1,137 @@
+#include "support/running_model.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <utility>
+
+#include "backend/cpu/cpu_device.h"
+#include "lower/lower.h"
+#include "store/load_transaction.h"
+
+namespace signet::testing {
+namespace {
+
+backend::SamplingRow Greedy(const plan::ModelPlan& plan, int64_t position) {
+  return {.id_bound = static_cast<int32_t>(plan.config().vocab),
+          .position = static_cast<uint32_t>(position)};
+}
+
+}  // namespace
+
+void Die(const Error& error) {
+  std::fprintf(stderr, "%s\n", Describe(error).c_str());
+  std::abort();
+}
+
+std::shared_ptr<const model::Manifest> OpenManifest(
+    const std::filesystem::path& folder) {
+  return ValueOrDie(
+      model::BuildManifest(std::make_shared<const model::Checkpoint>(
+          ValueOrDie(model::Checkpoint::Open(folder)))));
+}
+
+topology::Mesh CpuMesh() {
+  const backend::DeviceFacts facts = backend::cpu::CpuFacts(0);
+  return ValueOrDie(topology::Mesh::Make(
+      ValueOrDie(topology::MeshSpec::Parse("single")),
+      {{.backend = facts.backend,
+        .uuid = facts.identity,
+        .pci = "",
+        .ordinal = facts.ordinal,
+        .architecture = facts.architecture,
+        .memory_bytes = facts.memory.value()}},
+      topology::Emulation::kRefused));
+}
+
+std::shared_ptr<const plan::ModelPlan> MakePlan(
+    const std::filesystem::path& folder, const plan::PlanOptions& options) {
+  return ValueOrDie(
+      plan::MakeModelPlan(OpenManifest(folder), CpuMesh(), options));
+}
+
+std::vector<step::SealedProgram> SealAll(const plan::ModelPlan& plan) {
+  std::vector<step::SealedProgram> sealed;
+  for (const plan::ProgramShape& shape : plan.shapes()) {
+    sealed.push_back(ValueOrDie(step::Seal(
+        ValueOrDie(lower::LowerModel(plan, shape, Rank(0))), plan)));
+  }
+  return sealed;
+}
+
+RunningModel::RunningModel(const std::filesystem::path& folder,
+                           const plan::PlanOptions& options,
+                           exec::TapObserver* observer, int threads)
+    : plan_(MakePlan(folder, options)),
+      device_(backend::cpu::MakeCpuDevice(0, threads)),
+      sealed_(SealAll(*plan_)) {
+  store::LoadTransaction transaction(plan_, device_.get());
+  ValueOrDie(transaction.Read({}));
+  weights_ = ValueOrDie(std::move(transaction).Commit());
+  programs_ = ValueOrDie(exec::ProgramSet::Make(sealed_, *plan_, weights_,
+                                                device_.get(), observer));
+  executor_ = std::make_unique<exec::Executor>(device_.get());
+  state_ = std::make_unique<exec::SequenceState>(
+      plan_->state(), plan_->options().batch, plan_->options().page_tokens,
+      programs_->page_table());
+}
+
+std::vector<float> RunningModel::Prefill(SequenceSlot slot,
+                                         const std::vector<int32_t>& ids) {
+  std::vector<float> logits;
+  const auto vocab = static_cast<size_t>(plan_->config().vocab);
+  size_t done = 0;
+  while (done < ids.size()) {
+    const auto rest = static_cast<int64_t>(ids.size() - done);
+    const exec::BoundProgram& program = programs_->Prefill(rest);
+    const auto live =
+        static_cast<size_t>(std::min(rest, program.shape().rows));
+    const int64_t first = state_->length(slot);
+    state_->Extend(slot, static_cast<int64_t>(live));
+    std::vector<exec::RowInput> rows;
+    std::vector<backend::SamplingRow> sampling;
+    for (size_t i = 0; i < live; ++i) {
+      const auto position = static_cast<int32_t>(first) +
+                            static_cast<int32_t>(i);
+      rows.push_back({ids[done + i], slot.value(), position});
+      sampling.push_back(Greedy(*plan_, position + 1));
+    }
+    const bool every_row =
+        program.shape().logits == plan::LogitsOf::kEveryRow;
+    if (!every_row) sampling.erase(sampling.begin(), sampling.end() - 1);
+    ValueOrDie(executor_->Run(program, rows, sampling));
+    if (!every_row) logits.clear();
+    logits.insert(logits.end(), program.io().logits,
+                  program.io().logits + sampling.size() * vocab);
+    last_ = &program;
+    done += live;
+  }
+  return logits;
+}
+
+std::vector<float> RunningModel::Decode(const std::vector<SequenceSlot>& slots,
+                                        const std::vector<int32_t>& ids) {
+  std::vector<exec::RowInput> rows;
+  std::vector<backend::SamplingRow> sampling;
+  for (size_t i = 0; i < slots.size(); ++i) {
+    const int64_t position = state_->length(slots[i]);
+    state_->Extend(slots[i], 1);
+    rows.push_back(
+        {ids[i], slots[i].value(), static_cast<int32_t>(position)});
+    sampling.push_back(Greedy(*plan_, position + 1));
+  }
+  const exec::BoundProgram& program =
+      programs_->Decode(static_cast<int64_t>(rows.size()));
+  ValueOrDie(executor_->Run(program, rows, sampling));
+  last_ = &program;
+  const auto vocab = static_cast<size_t>(plan_->config().vocab);
+  return {program.io().logits, program.io().logits + rows.size() * vocab};
+}
+
+std::vector<std::byte> RunningModel::StateBytes(
+    MemoryClass memory_class) const {
+  const exec::Arenas& arenas = programs_->arenas();
+  const std::byte* begin = arenas.data(memory_class);
+  return {begin, begin + arenas.size(memory_class).value()};
+}
+
+}  // namespace signet::testing

@@ -1,0 +1,80 @@
+#include "support/slot_state.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <span>
+#include <vector>
+
+namespace signet::testing {
+namespace {
+
+class Gatherer {
+ public:
+  Gatherer(RunningModel& model, SequenceSlot slot)
+      : model_(model), slot_(slot.value()), length_(model.state().length(slot)) {}
+
+  // A buffer with the slots in front.
+  OracleTensor OfSlot(const plan::StateBuffer& buffer) const {
+    OracleTensor result;
+    int64_t size = 1;
+    for (int i = 1; i < buffer.shape.num_dims(); ++i) {
+      result.shape.push_back(buffer.shape[i]);
+      size *= buffer.shape[i];
+    }
+    const float* begin = Begin(buffer) + slot_ * size;
+    result.data.assign(begin, begin + size);
+    return result;
+  }
+
+  // A buffer of pages.
+  OracleTensor OfPages(const plan::StateBuffer& buffer) const {
+    const int64_t page_tokens = buffer.shape[1];
+    const int64_t row = buffer.shape[2] * buffer.shape[3];
+    const std::span<const int32_t> table = model_.programs().page_table();
+    const int64_t pages_per_slot = model_.plan().state().pages_per_slot;
+    OracleTensor result{{length_, buffer.shape[2], buffer.shape[3]}, {}};
+    for (int64_t t = 0; t < length_; ++t) {
+      const int64_t page = table[static_cast<size_t>(
+          slot_ * pages_per_slot + t / page_tokens)];
+      const float* begin =
+          Begin(buffer) + (page * page_tokens + t % page_tokens) * row;
+      result.data.insert(result.data.end(), begin, begin + row);
+    }
+    return result;
+  }
+
+ private:
+  const float* Begin(const plan::StateBuffer& buffer) const {
+    if (buffer.dtype != tensor::DType::kF32) std::abort();
+    return reinterpret_cast<const float*>(
+        model_.programs().arenas().data(buffer.arena) + buffer.offset_bytes);
+  }
+
+  RunningModel& model_;
+  int64_t slot_;
+  int64_t length_;
+};
+
+}  // namespace
+
+std::map<std::string, OracleTensor> SlotState(RunningModel& model,
+                                              SequenceSlot slot) {
+  const Gatherer gatherer(model, slot);
+  std::map<std::string, OracleTensor> state;
+  const auto& layers = model.plan().state().layers;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const plan::LayerState& layer = layers[i];
+    if (layer.k) {
+      state[fmt::format("k.{}", i)] = gatherer.OfPages(*layer.k);
+      state[fmt::format("v.{}", i)] = gatherer.OfPages(*layer.v);
+    } else {
+      state[fmt::format("recurrent.{}", i)] = gatherer.OfSlot(*layer.recurrent);
+      state[fmt::format("conv.{}", i)] = gatherer.OfSlot(*layer.conv);
+    }
+  }
+  return state;
+}
+
+}  // namespace signet::testing
