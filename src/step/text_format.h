@@ -26,9 +26,8 @@ inline constexpr std::string_view kVersion = "1";
 inline constexpr std::string_view kRecipeModel = "model";
 inline constexpr std::string_view kRecipeRoutedBlock = "routed_block";
 
+// A text of this length holds fewer than 2^20 buffers.
 inline constexpr size_t kMaxTextBytes = size_t{64} << 20;
-inline constexpr size_t kMaxBuffers = size_t{1} << 20;
 inline constexpr size_t kMaxSteps = size_t{1} << 20;
-inline constexpr size_t kMaxArenas = 16;
 
 }  // namespace signet::step::text_format

@@ -183,9 +183,6 @@ class Parser {
 
   bool ParseBuffers() {
     while (LineStarts("buffer") && Begin("buffer")) {
-      if (draft_.buffers.size() == kMaxBuffers) {
-        return Fault("buffer", "fewer buffers");
-      }
       if (!ParseBuffer()) return false;
     }
     if (!Begin("live")) return false;

@@ -6,7 +6,10 @@
 #include <cstring>
 #include <limits>
 #include <random>
+#include <string_view>
 #include <type_traits>
+#include <variant>
+#include <vector>
 
 #include "step/draft_testing.h"
 #include "step/program.h"
@@ -200,6 +203,41 @@ TEST(ProgramText, P6_EveryFieldOfEveryKindSurvives) {
   }
 }
 
+template <typename... Kinds>
+std::vector<std::string_view> KindNames(std::variant<Kinds...>*) {
+  return {Kinds::kName...};
+}
+
+// The words are part of every program id.
+TEST(ProgramText, G1_TheKindsAreCalledSo) {
+  const std::vector<std::string_view> want = {"embed",
+                                              "norm",
+                                              "projection",
+                                              "qk_norm_rope",
+                                              "kv_append",
+                                              "attention",
+                                              "conv",
+                                              "delta_rule",
+                                              "gated_norm",
+                                              "activation",
+                                              "residual_add",
+                                              "gated_add",
+                                              "moe_route",
+                                              "indexed_moe_gemv",
+                                              "moe_scatter",
+                                              "grouped_moe_gemm",
+                                              "moe_gate_up_unscatter",
+                                              "moe_activation",
+                                              "moe_combine",
+                                              "all_reduce",
+                                              "gather",
+                                              "broadcast",
+                                              "band_transfer",
+                                              "logits",
+                                              "sample"};
+  EXPECT_EQ(KindNames(static_cast<Step*>(nullptr)), want);
+}
+
 TEST(ProgramText, P6_EpochIsNotInTheText) {
   const ProgramDraft draft = AnyDraft(1);
   const std::string text = ToText(draft);
@@ -324,6 +362,18 @@ TEST(ProgramText, SizesAreBounded) {
   const Result<ProgramDraft> parsed = ParseProgram(text, kEpoch);
   ASSERT_FALSE(parsed.has_value());
   EXPECT_NE(Describe(parsed.error()).find("too long"), std::string::npos);
+}
+
+TEST(ProgramText, StepsAreBounded) {
+  std::string text = kSmall;
+  text.resize(text.find("norm x=x"));
+  const std::string step = "logits x=x weight=x out=x which=all\n";
+  for (size_t i = 0; i <= text_format::kMaxSteps; ++i) text += step;
+  const Result<ProgramDraft> parsed = ParseProgram(text, kEpoch);
+  ASSERT_FALSE(parsed.has_value());
+  EXPECT_NE(Describe(parsed.error()).find("fewer steps"), std::string::npos);
+  text.resize(text.size() - step.size());
+  EXPECT_TRUE(ParseProgram(text, kEpoch).has_value());
 }
 
 }  // namespace

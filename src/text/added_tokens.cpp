@@ -16,7 +16,7 @@ namespace {
 using Json = nlohmann::json;
 
 // The matcher looks at up to this many bytes from every byte of a prompt.
-constexpr size_t kMaxContentBytes = 1024;
+constexpr size_t kMaxContentBytes = 256;
 
 std::optional<int32_t> IdFromJson(const Json* value) {
   if (value == nullptr || !value->is_number_unsigned()) return std::nullopt;

@@ -14,6 +14,8 @@ namespace signet::text {
 
 class StreamDecoder {
  public:
+  /// A hidden token leaves its neighbours adjacent: bytes before and after it
+  /// may make one character.
   enum class Special { kHide, kShow };
 
   /// `tokenizer` must outlive the decoder.

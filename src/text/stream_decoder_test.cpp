@@ -21,8 +21,8 @@ std::shared_ptr<const Tokenizer> MakeTokenizer() {
   AddMerge(&file, "\xE4\xB8", "\xAD", 257);
   AddMerge(&file, "\xAD", "\xE4", 258);  // an end and a beginning
   AddMerge(&file, " ", "\xF0", 259);
-  file["added_tokens"] = {AddedTokenJson(kEnd, "<|end|>", true),
-                          AddedTokenJson(kThink, "<th\u00EFnk>", false)};
+  AddAdded(&file, kEnd, "<|end|>", true);
+  AddAdded(&file, kThink, "<th\u00EFnk>", false);
   return ParseOrThrow(file);
 }
 

@@ -56,8 +56,11 @@ Result<std::shared_ptr<const Tokenizer>> Tokenizer::Parse(
   FileIssues issues;
   const TokenizerDocument document =
       ReadTokenizerDocument(kTokenizerFile, tokenizer_json, &issues);
-  const TokenizerDocument config = ReadTokenizerDocument(
-      kTokenizerConfigFile, tokenizer_config_json, &issues);
+  TokenizerDocument config;
+  if (!tokenizer_config_json.empty()) {
+    config = ReadTokenizerDocument(kTokenizerConfigFile, tokenizer_config_json,
+                                   &issues);
+  }
   if (!document.rest.is_object() || !config.rest.is_object()) {
     return issues.Take();
   }

@@ -25,9 +25,10 @@ class Tokenizer {
       std::string_view tokenizer_json, std::string_view tokenizer_config_json);
   ~Tokenizer();
 
-  /// Ids of `text`; added tokens in it are recognised. No token is added.
-  /// kRequestInvalid for text that is not UTF-8 (the byte offset is in
-  /// `where`) or on which the regex exceeds its match limit.
+  /// Ids of `text`; added tokens in it are recognised. No token is added. Time
+  /// n log n at worst. kRequestInvalid for text that is not UTF-8 (the byte
+  /// offset is in `where`), has 2^31 bytes or more, or on which the regex
+  /// exceeds its limits.
   Result<std::vector<int32_t>> Encode(std::string_view text) const;
 
   /// The bytes a token stands for, an added token's literal text included;

@@ -253,12 +253,11 @@ TokenizerDocument ReadTokenizerDocument(std::string_view file,
                                         std::string_view content,
                                         FileIssues* issues) {
   TokenizerDocument document;
-  document.rest = Json::object();
-  if (content.empty()) return document;
   if (content.size() > kMaxFileBytes) {
     issues->Invalid(std::string(file), "the file is too large",
                     fmt::format("{} bytes", content.size()),
                     fmt::format("at most {} bytes", kMaxFileBytes));
+    document.rest = nullptr;
     return document;
   }
   Reader reader(file, &document, issues);
@@ -267,7 +266,7 @@ TokenizerDocument ReadTokenizerDocument(std::string_view file,
   if (!complete) {
     // What was not reached is not wrong: report nothing about it.
     document = {};
-    document.rest = Json();
+    document.rest = nullptr;
   } else if (!document.rest.is_object()) {
     issues->Invalid(std::string(file), "the file is not an object",
                     Describe(document.rest), "an object");

@@ -26,14 +26,14 @@ struct TokenizerDocument {
   std::vector<Merge> merges;      // model.merges, either of its two forms
   bool has_vocab = false;         // model.vocab is there and an object
   bool has_merges = false;        // model.merges is there and a list
-  nlohmann::json rest;            // the file without these two
+  nlohmann::json rest = nlohmann::json::object();  // all but these two
 };
 
 inline constexpr int32_t kMaxTokenId = (1 << 24) - 1;
 
 /// Reads `content`; `file` is the name for the report. Adds to `issues` what
-/// is malformed, repeated, too deep or too much. An empty content is an empty
-/// object.
+/// is malformed, repeated, too deep or too much; `rest` is no object then if
+/// nothing more can be said about the file.
 TokenizerDocument ReadTokenizerDocument(std::string_view file,
                                         std::string_view content,
                                         FileIssues* issues);

@@ -58,7 +58,7 @@ TEST(TokenizerTest, BothFormsOfTheMergeListMeanTheSame) {
   AddMerge(&file, "a", "b", 256);
   AddMerge(&file, "ab", " ", 257);
   const auto of_pairs = ParseOrThrow(file);
-  file["model"]["merges"] = {"a b", "ab " + Spell(" ")};
+  file["model"]["merges"] = nlohmann::json::parse(R"(["a b", "ab \u0120"])");
   const auto of_lines = ParseOrThrow(file);
   EXPECT_EQ(EncodeOrThrow(*of_pairs, "abab c"),
             EncodeOrThrow(*of_lines, "abab c"));
@@ -141,9 +141,8 @@ TEST(TokenizerTest, TextIsNormalisedToNfcWhereTheFileSaysSo) {
   const std::string decomposed = "e\u0301";
   EXPECT_THAT(EncodeOrThrow(*ParseOrThrow(file), decomposed),
               ElementsAre(0xC3, 0xA9));
-  file["normalizer"] = {
-      {"type", "Sequence"},
-      {"normalizers", nlohmann::json::array({{{"type", "NFC"}}})}};
+  file["normalizer"] = nlohmann::json::parse(
+      R"({"type": "Sequence", "normalizers": [{"type": "NFC"}]})");
   EXPECT_THAT(EncodeOrThrow(*ParseOrThrow(file), decomposed),
               ElementsAre(0xC3, 0xA9));
   file["normalizer"] = nullptr;
@@ -155,7 +154,7 @@ nlohmann::json WithAddedTokens(std::vector<std::string> contents) {
   nlohmann::json file = ByteTokenizerJson();
   int32_t id = 300;
   for (const std::string& content : contents) {
-    file["added_tokens"].push_back(AddedTokenJson(id++, content, true));
+    AddAdded(&file, id++, content, true);
   }
   return file;
 }
@@ -191,11 +190,11 @@ TEST(TokenizerTest, AddedTokensAreSoughtInTheTextAsItCame) {
 }
 
 TEST(TokenizerTest, TheConfigAddsTokensAndTheEndOfText) {
-  nlohmann::json file = WithAddedTokens({"<|end|>"});
-  const nlohmann::json decoder = {
-      {"300", AddedTokenJson(300, "<|end|>", true)},
-      {"320", AddedTokenJson(320, "<think>", false)}};
-  nlohmann::json config = {{"added_tokens_decoder", decoder}};
+  const nlohmann::json file = WithAddedTokens({"<|end|>"});
+  nlohmann::json config;
+  nlohmann::json& decoder = config["added_tokens_decoder"];
+  decoder["300"] = AddedTokenJson(300, "<|end|>", true);
+  decoder["320"] = AddedTokenJson(320, "<think>", false);
   const auto without = ParseOrThrow(file, config.dump());
   EXPECT_THAT(without->eos_ids(), IsEmpty());
   EXPECT_THAT(EncodeOrThrow(*without, "<think><|end|>"), ElementsAre(320, 300));
@@ -203,7 +202,7 @@ TEST(TokenizerTest, TheConfigAddsTokensAndTheEndOfText) {
   EXPECT_FALSE(without->IsSpecial(320));
   config["eos_token"] = "<|end|>";
   EXPECT_THAT(ParseOrThrow(file, config.dump())->eos_ids(), ElementsAre(300));
-  config["eos_token"] = {{"content", "<think>"}};
+  config["eos_token"] = nlohmann::json::parse(R"({"content": "<think>"})");
   EXPECT_THAT(ParseOrThrow(file, config.dump())->eos_ids(), ElementsAre(320));
 }
 

@@ -22,7 +22,7 @@ using ::testing::IsEmpty;
 using ::testing::MatchesRegex;
 using ::testing::Not;
 
-Outcome Run(std::vector<std::string> more) {
+Outcome RunTiny(std::vector<std::string> more) {
   std::vector<std::string> arguments = {"run", TinyCheckpoint().string()};
   arguments.insert(arguments.end(), more.begin(), more.end());
   return Signet(arguments);
@@ -30,7 +30,7 @@ Outcome Run(std::vector<std::string> more) {
 
 json RunJson(std::vector<std::string> more) {
   more.push_back("--json");
-  const Outcome outcome = Run(more);
+  const Outcome outcome = RunTiny(more);
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   json object = json::parse(outcome.out, nullptr, false);
   EXPECT_TRUE(object.is_object()) << outcome.out;
@@ -49,7 +49,7 @@ Invocation Endless() {
 }
 
 TEST(Run, PrintsTheTextAndTellsTheRestOnStderr) {
-  const Outcome outcome = Run({"-p", "Alice", "-n", "8", "--ignore-eos"});
+  const Outcome outcome = RunTiny({"-p", "Alice", "-n", "8", "--ignore-eos"});
   EXPECT_EQ(outcome.exit_code, 0);
   EXPECT_THAT(outcome.out, EndsWith("\n"));
   EXPECT_THAT(outcome.err, HasSubstr("devices: cpu:0 (chosen)\n"));
@@ -65,11 +65,12 @@ TEST(Run, JsonHoldsWhatTheTextSays) {
   EXPECT_EQ(object.at("tokens").size(), 8u);
   EXPECT_EQ(object.at("finish"), "length");
   EXPECT_EQ(object.at("devices"), json({"cpu:0"}));
-  EXPECT_EQ(object.at("text").get<std::string>() + "\n", Run(arguments).out);
+  EXPECT_EQ(object.at("text").get<std::string>() + "\n",
+            RunTiny(arguments).out);
 }
 
 TEST(Run, NamesDevicesOnlyWhenChosen) {
-  const Outcome outcome = Run({"-p", "a", "-n", "1", "--devices", "cpu"});
+  const Outcome outcome = RunTiny({"-p", "a", "-n", "1", "--devices", "cpu"});
   EXPECT_EQ(outcome.exit_code, 0);
   EXPECT_THAT(outcome.err, Not(HasSubstr("devices")));
 }
@@ -86,7 +87,7 @@ TEST(Run, IdsNeedNoTokenizer) {
 
 TEST(Run, SaysThatTheContextIsFull) {
   const Outcome outcome =
-      Run({"--ids", "1,2,3", "--ctx", "8", "-n", "100", "--ignore-eos"});
+      RunTiny({"--ids", "1,2,3", "--ctx", "8", "-n", "100", "--ignore-eos"});
   EXPECT_EQ(outcome.exit_code, 0);
   EXPECT_THAT(outcome.err, HasSubstr("the context of 8 positions is full"));
 }
@@ -109,7 +110,7 @@ TEST(Run, EachSamplingFlagReplacesOnePart) {
 
 TEST(Run, PromptMayLookLikeAFlagOrAList) {
   for (const char* prompt : {"-hello", "--json", "[a,b]", "a=b"}) {
-    EXPECT_EQ(Run({"-n", "1", "-p", prompt}).exit_code, 0) << prompt;
+    EXPECT_EQ(RunTiny({"-n", "1", "-p", prompt}).exit_code, 0) << prompt;
   }
 }
 
@@ -215,8 +216,8 @@ TEST(Models, SaysWhatIsThereAndWhereItLooked) {
   EXPECT_THAT(outcome.out, HasSubstr("/nowhere/hf/hub (no such folder)"));
 }
 
-TEST(Models, AFolderNamedLikeACommandIsAModel) {
-  const Outcome outcome = Signet({"plan", "models"});
+TEST(Models, ANameLikeThatOfACommandIsAModel) {
+  const Outcome outcome = Signet({"plan", "synth"});
   EXPECT_EQ(outcome.exit_code, 3);
   EXPECT_THAT(outcome.err, HasSubstr("source_not_found"));
 }

@@ -128,8 +128,8 @@ TEST(Refusal, BrokenCheckpoint) {
   ExpectRefused({"plan", folder.string()}, "file_truncated");
 
   folder = CopyOfTinyCheckpoint("header");
-  WriteText(FileWithExtension(folder, ".safetensors"), "abc");
-  ExpectRefused({"plan", folder.string()}, "header_invalid");
+  WriteText(FileWithExtension(folder, ".safetensors"), std::string(64, '\xff'));
+  ExpectRefused({"plan", folder.string()}, "header_too_large");
 
   folder = CopyOfTinyCheckpoint("tokenizer");
   WriteText(folder / "tokenizer.json", "[1, 2");
@@ -161,7 +161,7 @@ TEST(Refusal, ShortOfMemoryAfterThePlan) {
 
 TEST(Refusal, SynthIntoAFolderInUse) {
   ExpectRefused({"synth", TinyCheckpoint().string(), TinyCheckpoint().string()},
-                "plan_option_invalid");
+                "request_invalid");
 }
 
 TEST(Refusal, SynthLeavesNothingBehind) {

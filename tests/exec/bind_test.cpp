@@ -112,27 +112,26 @@ TEST_F(Bind, S8_BindsToArenasLargerThanPlanned) {
 TEST_F(Bind, S8_PlanOfOtherOptionsIsRefused) {
   const exec::Arenas arenas = GoodArenas();
   const auto plan = MakePlan(MoeCheckpoint(8, 2), Options(48));
-  ExpectRefusal(
-      exec::Bind(program(), *plan, model_.weights(), arenas, nullptr),
-      RejectionCode::kBindContractMismatch);
+  ExpectRefusal(exec::Bind(program(), *plan, model_.weights(), arenas, nullptr),
+                RejectionCode::kBindContractMismatch);
 }
 
 TEST_F(Bind, S8_WeightsOfAnotherCheckpointAreRefused) {
   RunningModel other(MoeCheckpoint(4, 4), Options(64), nullptr);
-  const exec::Arenas arenas = MakeArenas(&model_.device(), sizes(),
-                                         other.weights()->generation());
-  ExpectRefusal(exec::Bind(program(), model_.plan(), other.weights(), arenas,
-                           nullptr),
-                RejectionCode::kBindContractMismatch);
+  const exec::Arenas arenas =
+      MakeArenas(&model_.device(), sizes(), other.weights()->generation());
+  ExpectRefusal(
+      exec::Bind(program(), model_.plan(), other.weights(), arenas, nullptr),
+      RejectionCode::kBindContractMismatch);
 }
 
 TEST_F(Bind, S8_WeightsOfAnotherPlanAreRefused) {
   RunningModel other(MoeCheckpoint(8, 2), Options(48), nullptr);
-  const exec::Arenas arenas = MakeArenas(&model_.device(), sizes(),
-                                         other.weights()->generation());
-  ExpectRefusal(exec::Bind(program(), model_.plan(), other.weights(), arenas,
-                           nullptr),
-                RejectionCode::kBindContractMismatch);
+  const exec::Arenas arenas =
+      MakeArenas(&model_.device(), sizes(), other.weights()->generation());
+  ExpectRefusal(
+      exec::Bind(program(), model_.plan(), other.weights(), arenas, nullptr),
+      RejectionCode::kBindContractMismatch);
 }
 
 TEST_F(Bind, S8_EachArenaMustHaveItsPlannedSize) {
@@ -168,15 +167,14 @@ TEST_F(Bind, S8_MisalignedArenasAreRefused) {
 }
 
 TEST_F(Bind, T3_ArenasOfAStaleGenerationAreRefused) {
-  store::LoadTransaction transaction(
-      MakePlan(MoeCheckpoint(8, 2), Options(64)), &model_.device());
+  store::LoadTransaction transaction(MakePlan(MoeCheckpoint(8, 2), Options(64)),
+                                     &model_.device());
   ValueOrDie(transaction.Read({}));
   const auto reloaded = ValueOrDie(std::move(transaction).Commit());
   ASSERT_EQ(reloaded->contract(), model_.weights()->contract());
   const exec::Arenas stale = GoodArenas();
-  ExpectRefusal(
-      exec::Bind(program(), model_.plan(), reloaded, stale, nullptr),
-      RejectionCode::kBindGenerationStale);
+  ExpectRefusal(exec::Bind(program(), model_.plan(), reloaded, stale, nullptr),
+                RejectionCode::kBindGenerationStale);
 }
 
 TEST_F(Bind, S8_EveryReasonIsReportedAtOnce) {
@@ -185,9 +183,9 @@ TEST_F(Bind, S8_EveryReasonIsReportedAtOnce) {
   const auto bound = BindTo(arenas);
   ASSERT_FALSE(bound.has_value());
   const auto& rejections = std::get<Rejections>(bound.error());
-  for (const RejectionCode code : {RejectionCode::kBindArenaDevice,
-                                   RejectionCode::kBindArenaTooSmall,
-                                   RejectionCode::kBindGenerationStale}) {
+  for (const RejectionCode code :
+       {RejectionCode::kBindArenaDevice, RejectionCode::kBindArenaTooSmall,
+        RejectionCode::kBindGenerationStale}) {
     EXPECT_TRUE(rejections.Has(code)) << Name(code);
   }
 }

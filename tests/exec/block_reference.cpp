@@ -74,15 +74,14 @@ std::vector<double> NaiveBlock(const OracleModel& model,
     Vector y(Index(hidden), 0.0);
     for (int64_t k = 0; k < top_k; ++k) {
       const int64_t expert = call.ids[Index(t * top_k + k)];
-      const Vector both = Multiply(gate_up, expert * 2 * width * hidden,
-                                   2 * width, x);
+      const Vector both =
+          Multiply(gate_up, expert * 2 * width * hidden, 2 * width, x);
       Vector act(Index(width));
       for (size_t i = 0; i < act.size(); ++i) {
         const double gate = both[i];
         act[i] = gate / (1.0 + std::exp(-gate)) * both[act.size() + i];
       }
-      const Vector d =
-          Multiply(down, expert * hidden * width, hidden, act);
+      const Vector d = Multiply(down, expert * hidden * width, hidden, act);
       const double weight = call.weights[Index(t * top_k + k)];
       for (size_t i = 0; i < y.size(); ++i) y[i] += weight * d[i];
     }

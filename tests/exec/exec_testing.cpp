@@ -89,18 +89,18 @@ RunningBlock::RunningBlock(RunningModel* model, plan::ProgramShape shape,
                            step::RouterKind router)
     : executor_(&model->device()),
       sealed_(SealBlock(model->plan(), shape, router)),
-      arenas_(ValueOrDie(exec::Arenas::Make(&model->device(),
-                                            sealed_.arena_bytes(),
-                                            model->weights()->generation()))) {
-  program_.emplace(ValueOrDie(exec::Bind(
-      sealed_, model->plan(), model->weights(), arenas_, nullptr)));
+      arenas_(
+          ValueOrDie(exec::Arenas::Make(&model->device(), sealed_.arena_bytes(),
+                                        model->weights()->generation()))) {
+  program_.emplace(ValueOrDie(
+      exec::Bind(sealed_, model->plan(), model->weights(), arenas_, nullptr)));
 }
 
 Result<std::vector<float>> RunningBlock::Run(const exec::BlockInputs& inputs) {
   SIGNET_RETURN_IF_ERROR(executor_.RunBlock(*program_, inputs));
   const float* output = program_->io().block_output;
-  return std::vector<float>(
-      output, output + inputs.live * program_->limits().hidden);
+  return std::vector<float>(output,
+                            output + inputs.live * program_->limits().hidden);
 }
 
 }  // namespace signet::testing

@@ -187,8 +187,7 @@ TEST(Executor, X6_DecodeStepsTakeNothingFromTheHeap) {
   for (const int threads : {1, 2}) {
     RunningModel model(MoeCheckpoint(8, 2), Options(), nullptr, threads);
     exec::Executor executor(&model.device());
-    const auto vocabulary =
-        static_cast<int32_t>(model.plan().config().vocab);
+    const auto vocabulary = static_cast<int32_t>(model.plan().config().vocab);
     std::vector<RowInput> rows;
     for (int32_t slot = 0; slot < kSlots; ++slot) {
       model.Prefill(SequenceSlot(slot), {5, 6, 7});

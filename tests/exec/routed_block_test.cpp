@@ -80,8 +80,8 @@ class BlockModel {
 void ExpectSameBits(const std::vector<float>& got,
                     const std::vector<float>& want) {
   ASSERT_EQ(got.size(), want.size());
-  EXPECT_EQ(
-      std::memcmp(got.data(), want.data(), got.size() * sizeof(float)), 0);
+  EXPECT_EQ(std::memcmp(got.data(), want.data(), got.size() * sizeof(float)),
+            0);
 }
 
 TEST(RoutedBlock, G2_PrecomputedRoutesGiveTheBlockOfTheDefinition) {
@@ -144,8 +144,8 @@ TEST(RoutedBlock, P5_EveryTokenMayGoToOneExpert) {
 
 TEST(RoutedBlock, P5_EachExpertMayGetOneSlot) {
   BlockModel model(8, 2);
-  const BlockCall call = model.RowsTo(
-      4, [](int64_t t, int64_t k) { return (2 * t + k) * 3 % 8; });
+  const BlockCall call =
+      model.RowsTo(4, [](int64_t t, int64_t k) { return (2 * t + k) * 3 % 8; });
   RunningBlock grouped = model.Prefill(4);
   EXPECT_LE(model.ErrorOf(grouped, call), kBound);
   RunningBlock indexed = model.Decode(4);

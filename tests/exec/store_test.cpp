@@ -88,9 +88,11 @@ void ExpectChangeIsRefused(const std::function<void(const fs::path&)>& change) {
     const auto plan = MakePlan(folder, Options());
     const auto device = backend::cpu::MakeCpuDevice(0, 1);
     ASSERT_TRUE(Load(plan, device.get()).has_value());
+    const uint64_t maps = device->counts().maps;
     change(file);
     const auto loaded = Load(plan, device.get());
     ASSERT_FALSE(loaded.has_value()) << file;
+    EXPECT_EQ(device->counts().maps, maps) << "mapped before it was checked";
     EXPECT_TRUE(FailsWith(loaded.error(), FailureKind::kChangedFile));
     EXPECT_EQ(std::get<Failure>(loaded.error()).where, file.string());
     ExpectNothingHeld(*device);
@@ -147,12 +149,11 @@ TEST(ChangedFile, A3_ChangeDuringTheLoadIsRefused) {
   const fs::path file = WeightFiles(folder).back();
   const auto plan = MakePlan(folder, Options());
   const auto device = backend::cpu::MakeCpuDevice(0, 1);
-  const auto loaded =
-      Load(plan, device.get(), [&](Bytes done, Bytes total) {
-        if (done != total) return;
-        fs::last_write_time(
-            file, fs::last_write_time(file) + std::chrono::seconds(1));
-      });
+  const auto loaded = Load(plan, device.get(), [&](Bytes done, Bytes total) {
+    if (done != total) return;
+    fs::last_write_time(file,
+                        fs::last_write_time(file) + std::chrono::seconds(1));
+  });
   ASSERT_FALSE(loaded.has_value());
   EXPECT_TRUE(FailsWith(loaded.error(), FailureKind::kChangedFile));
   ExpectNothingHeld(*device);
@@ -203,8 +204,7 @@ TEST(Load, T1_EveryFailedMappingRollsTheLoadBack) {
     EXPECT_TRUE(FailsWith(loaded.error(), FailureKind::kIo));
     ExpectNothingHeld(*device);
   }
-  EXPECT_EQ(points,
-            static_cast<int>(WeightFiles(MoeCheckpoint(8, 2)).size()));
+  EXPECT_EQ(points, static_cast<int>(WeightFiles(MoeCheckpoint(8, 2)).size()));
   ExpectNothingHeld(*device);
 }
 
@@ -216,9 +216,8 @@ TEST(Load, T1_EveryFailedReservationGivesTheArenasBack) {
   while (true) {
     FailAt fault(backend::FaultPoint::kAllocate, points);
     model.device().set_fault_hook(&fault);
-    const auto made =
-        exec::ProgramSet::Make(sealed, model.plan(), model.weights(),
-                               &model.device(), nullptr);
+    const auto made = exec::ProgramSet::Make(
+        sealed, model.plan(), model.weights(), &model.device(), nullptr);
     model.device().set_fault_hook(nullptr);
     if (!fault.has_struck()) {
       EXPECT_TRUE(made.has_value());
@@ -280,8 +279,8 @@ TEST(Load, T2_ABoundProgramKeepsItsWeightsUntilItGoes) {
   const auto device = backend::cpu::MakeCpuDevice(0, 1);
   const std::vector<step::SealedProgram> sealed = SealAll(*plan);
   Weights weights = ValueOrDie(Load(plan, device.get()));
-  auto programs = ValueOrDie(exec::ProgramSet::Make(
-      sealed, *plan, weights, device.get(), nullptr));
+  auto programs = ValueOrDie(
+      exec::ProgramSet::Make(sealed, *plan, weights, device.get(), nullptr));
   weights.reset();
   EXPECT_GT(device->counts().mapped, Bytes(0));
   programs.reset();

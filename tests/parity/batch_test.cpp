@@ -126,7 +126,8 @@ TEST_P(Batch, N4_SameInputTwiceGivesTheSameBits) {
             "");
 }
 
-INSTANTIATE_TEST_SUITE_P(Checkpoints, Batch, ::testing::ValuesIn(TinyCheckpointNames()),
+INSTANTIATE_TEST_SUITE_P(Checkpoints, Batch,
+                         ::testing::ValuesIn(TinyCheckpointNames()),
                          [](const auto& info) { return info.param; });
 
 }  // namespace

@@ -30,19 +30,21 @@ EngineRun RunInChunks(const std::string& name, int64_t chunk) {
       SeededIds(vocabulary, kLength + kFed, /*seed=*/5);
   const auto split = ids.begin() + kLength;
   return RunEngine(
-      folder,
-      {.context = 128, .page_tokens = 16, .prefill_chunks = {chunk}},
+      folder, {.context = 128, .page_tokens = 16, .prefill_chunks = {chunk}},
       {ids.begin(), split}, {split, ids.end()});
 }
 
 class Chunking : public ::testing::TestWithParam<std::string> {};
 
-// In other chunks the delta rule multiplies other triangles, which is all that
-// may differ.
+// The delta rule sums in another order in other chunks; that is rounding, and
+// grows with depth like any other. Each bound is about three times the worst
+// measured over the checkpoints (logits 6.4e-5, residual 1.1e-5, recurrent
+// 2.7e-6, conv 3.4e-6, k 5.3e-6, v 7.7e-6) and a hundredth of what one token
+// lost or taken twice at a boundary makes.
 TEST_P(Chunking, N7_ChunksEndInTheStateOfOneChunk) {
   static const std::map<std::string, double> bounds = {
-      {"logits", 1e-3},    {"residual", 1e-4}, {"recurrent", 1e-4},
-      {"conv", 1e-4},      {"k", 1e-4},        {"v", 1e-4},
+      {"logits", 2e-4}, {"residual", 3e-5}, {"recurrent", 1e-5},
+      {"conv", 1e-5},   {"k", 2e-5},        {"v", 2e-5},
   };
   const EngineRun whole = RunInChunks(GetParam(), 128);
   for (const int64_t chunk : {1, 7, 64}) {
@@ -52,8 +54,8 @@ TEST_P(Chunking, N7_ChunksEndInTheStateOfOneChunk) {
     std::map<std::string, double> worst;
     for (const auto& [name, tensor] : whole.trace.tensors) {
       double& error = worst[std::string(KindOf(name))];
-      error = std::max(error,
-                       ErrorOf(name, cut.trace.tensors.at(name), tensor));
+      error =
+          std::max(error, ErrorOf(name, cut.trace.tensors.at(name), tensor));
     }
     std::string line;
     for (const auto& [kind, error] : worst) {

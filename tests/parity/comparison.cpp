@@ -1,5 +1,7 @@
 #include "parity/comparison.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -17,6 +19,19 @@ OracleTensor AsStored(const std::string& name, const OracleTensor& tensor,
   return tensor;
 }
 
+/// What the rule of Judge allows for one tensor.
+struct Allowance {
+  double bound;
+  bool against_fp64;
+};
+
+Allowance AllowanceOf(const std::string& name, const Golden& golden) {
+  const double bound = BoundOf(KindOf(name));
+  const double transformers = golden.ErrorOfTransformers(name);
+  if (transformers <= bound / 2) return {bound, false};
+  return {2 * transformers, true};
+}
+
 bool HasSameSet(std::vector<int32_t> a, std::vector<int32_t> b) {
   std::sort(a.begin(), a.end());
   std::sort(b.begin(), b.end());
@@ -27,8 +42,8 @@ bool HasSameSet(std::vector<int32_t> a, std::vector<int32_t> b) {
 
 double BoundOf(std::string_view kind) {
   static const std::map<std::string_view, double> bounds = {
-      {"logits", 2e-3},    {"residual", 1e-5}, {"recurrent", 1e-4},
-      {"conv", 1e-4},      {"k", 1e-4},        {"v", 1e-4},
+      {"logits", 2e-3}, {"residual", 1e-5}, {"recurrent", 1e-4},
+      {"conv", 1e-4},   {"k", 1e-4},        {"v", 1e-4},
   };
   const auto found = bounds.find(kind);
   if (found == bounds.end()) {
@@ -45,22 +60,20 @@ std::map<std::string, Verdict> Judge(const Trace& engine, const Golden& golden,
     const std::string kind(KindOf(name));
     const OracleTensor& got = engine.tensors.at(name);
     const double of_fp64 = ErrorOf(name, got, fp64.tensors.at(name));
-    const double transformers = golden.ErrorOfTransformers(name);
-    Verdict verdict = {.worst_tensor = name,
-                       .bound = BoundOf(kind),
-                       .transformers = transformers};
-    if (transformers > verdict.bound / 2) {
-      verdict.against_fp64 = true;
-      verdict.bound = 2 * transformers;
-      verdict.measured = of_fp64;
-    } else {
-      verdict.measured = ErrorOf(name, AsStored(name, got, golden), stored);
-    }
+    const auto [bound, against_fp64] = AllowanceOf(name, golden);
+    const Verdict verdict = {
+        .worst_tensor = name,
+        .measured = against_fp64
+                        ? of_fp64
+                        : ErrorOf(name, AsStored(name, got, golden), stored),
+        .bound = bound,
+        .against_fp64 = against_fp64,
+        .transformers = golden.ErrorOfTransformers(name)};
     const auto [found, is_first] = verdicts.try_emplace(kind, verdict);
     Verdict& worst = found->second;
     const double worst_fp64 = std::max(worst.fp64, of_fp64);
-    if (!is_first && verdict.measured / verdict.bound >
-                         worst.measured / worst.bound) {
+    if (!is_first &&
+        verdict.measured / verdict.bound > worst.measured / worst.bound) {
       worst = verdict;
     }
     worst.fp64 = worst_fp64;
@@ -88,19 +101,21 @@ std::vector<RouteDifference> RouteDifferences(const Trace& engine,
   return differences;
 }
 
-Discrepancy WorstDiscrepancy(const Trace& got, const Trace& want) {
+Discrepancy WorstDiscrepancy(const Trace& engine, const Trace& fp64,
+                             const Golden& golden) {
   Discrepancy worst;
   const auto note = [&](double factor, const std::string& where) {
     if (factor > worst.factor) worst = {factor, where};
   };
-  for (const auto& [name, tensor] : want.tensors) {
-    note(ErrorOf(name, got.tensors.at(name), tensor) / BoundOf(KindOf(name)),
+  for (const auto& [name, tensor] : fp64.tensors) {
+    note(ErrorOf(name, engine.tensors.at(name), tensor) /
+             AllowanceOf(name, golden).bound,
          name);
   }
-  for (size_t layer = 0; layer < want.routes.size(); ++layer) {
-    if (got.routes.at(layer) == want.routes[layer]) continue;
+  for (size_t layer = 0; layer < fp64.routes.size(); ++layer) {
+    if (engine.routes.at(layer) == fp64.routes[layer]) continue;
     note(std::numeric_limits<double>::infinity(),
-         "router_ids." + std::to_string(layer));
+         fmt::format("router_ids.{}", layer));
   }
   return worst;
 }

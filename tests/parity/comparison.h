@@ -47,12 +47,13 @@ std::vector<RouteDifference> RouteDifferences(const Trace& engine,
 /// A near tie in fp64, that rounding may decide.
 inline constexpr double kExcusedMargin = 1e-6;
 
-/// The greatest measure of a tensor of `want`, over its bound; infinite where a
-/// route differs. Over 1 the traces are told apart.
+/// The greatest measure of a tensor of `fp64`, over what the rule of Judge
+/// allows; infinite where a route differs. Over 1 the traces are told apart.
 struct Discrepancy {
   double factor = 0;
   std::string where;  // a tensor, or `router_ids.L`
 };
-Discrepancy WorstDiscrepancy(const Trace& got, const Trace& want);
+Discrepancy WorstDiscrepancy(const Trace& engine, const Trace& fp64,
+                             const Golden& golden);
 
 }  // namespace signet::testing

@@ -27,8 +27,7 @@ class DirtyMemory : public ::testing::TestWithParam<std::string> {
 
   // The last chunk has fewer rows than the one before.
   static plan::PlanOptions Options() {
-    plan::PlanOptions options = {
-        .context = 64, .batch = 2, .page_tokens = 16};
+    plan::PlanOptions options = {.context = 64, .batch = 2, .page_tokens = 16};
     options.prefill_chunks = {12};
     return options;
   }

@@ -27,8 +27,8 @@ void TraceRecorder::OnStep(std::string_view /*kind*/,
 }
 
 void TraceRecorder::Append(const exec::TapBuffer& buffer, int64_t live_rows) {
-  const auto width = static_cast<size_t>(
-      buffer.shape.num_dims() == 2 ? buffer.shape[1] : 0);
+  const auto width =
+      static_cast<size_t>(buffer.shape.num_dims() == 2 ? buffer.shape[1] : 0);
   if (buffer.name.ends_with(kResidual)) {
     const auto* values = static_cast<const float*>(buffer.data);
     OracleTensor& tensor =

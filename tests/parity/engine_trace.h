@@ -28,7 +28,7 @@ class TraceRecorder final : public exec::TapObserver {
 
  private:
   void Append(const exec::TapBuffer& buffer, int64_t live_rows);
-  std::map<std::string, OracleTensor> residual_;            // `residual.L`
+  std::map<std::string, OracleTensor> residual_;             // `residual.L`
   std::map<int, std::vector<std::vector<int32_t>>> routes_;  // by layer
 };
 

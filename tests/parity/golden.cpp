@@ -69,7 +69,8 @@ Golden ReadGolden(const std::filesystem::path& path) {
     const auto ids = layer_tensor("router_ids", layer);
     if (ids == file.tensors.end()) break;
     golden.trace.routes.push_back(Rows(ids->second));
-    golden.set_margins.push_back(layer_tensor("router_margin", layer)->second.data);
+    golden.set_margins.push_back(
+        layer_tensor("router_margin", layer)->second.data);
     golden.order_margins.push_back(
         layer_tensor("router_order_margin", layer)->second.data);
   }

@@ -4,8 +4,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <limits>
 #include <map>
 #include <set>
@@ -17,6 +17,7 @@
 #include "parity/checkpoints.h"
 #include "parity/comparison.h"
 #include "parity/engine_trace.h"
+#include "parity/golden.h"
 #include "support/oracle_mutations.h"
 #include "support/running_model.h"
 #include "support/tiny_checkpoint.h"
@@ -24,8 +25,9 @@
 namespace signet::testing {
 namespace {
 
+// Of the golden's prompt: the first are prefilled, the others decoded.
+constexpr int kPositions = 16;
 constexpr int kPrompt = 12;
-constexpr int kFed = 4;
 
 /// A wrong reference, and what is wrong with it.
 struct Mutant {
@@ -102,8 +104,8 @@ class Mutator {
 
   void SwapHalves(int64_t axis) {
     const int64_t half = shape_[static_cast<size_t>(axis)] / 2;
-    Swap(fmt::format("with the halves of axis {} swapped", axis), axis, 0,
-         half, half);
+    Swap(fmt::format("with the halves of axis {} swapped", axis), axis, 0, half,
+         half);
   }
 
   // Blocks that a reader could take for each other.
@@ -158,7 +160,10 @@ class Mutation : public ::testing::TestWithParam<std::string> {
   void SetUp() override {
     folder_ = CheckpointFolder(GetParam());
     model_ = LoadOracleModel(folder_.string());
-    fed_ = SeededIds(model_.config.vocabulary, kPrompt + kFed, /*seed=*/3);
+    ASSERT_TRUE(std::filesystem::exists(GoldenPath(GetParam())))
+        << "make the goldens";
+    golden_ = ReadGolden(GoldenPath(GetParam()));
+    fed_.assign(golden_.prompt.begin(), golden_.prompt.begin() + kPositions);
     const auto split = fed_.begin() + kPrompt;
     engine_ = RunEngine(folder_, {.context = 64, .page_tokens = 16},
                         {fed_.begin(), split}, {split, fed_.end()})
@@ -167,11 +172,13 @@ class Mutation : public ::testing::TestWithParam<std::string> {
 
   // The reference chooses its experts, as a golden's author does.
   Discrepancy FromReference(const OracleModel& model) const {
-    return WorstDiscrepancy(engine_, TraceOfOracle(model, fed_, nullptr));
+    return WorstDiscrepancy(engine_, TraceOfOracle(model, fed_, nullptr),
+                            golden_);
   }
 
   std::filesystem::path folder_;
   OracleModel model_;
+  Golden golden_;
   Trace engine_;
   std::vector<int32_t> fed_;
 };
@@ -204,10 +211,11 @@ TEST_P(Mutation, E3_WrongReferencesAreToldFromTheEngine) {
       }
     }
   }
-  std::printf("%-22s %d mutants of %zu kinds; right: %.2g of the bound; least "
-              "seen: %.3g times (%s)\n",
-              GetParam().c_str(), count, last_of_kind.size(), right.factor,
-              least, least_seen.c_str());
+  std::printf(
+      "%-22s %d mutants of %zu kinds; right: %.2g of the bound; least "
+      "seen: %.3g times (%s)\n",
+      GetParam().c_str(), count, last_of_kind.size(), right.factor, least,
+      least_seen.c_str());
 }
 
 // Together the checkpoints have every role, so that none goes unmutated.

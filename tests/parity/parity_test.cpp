@@ -33,8 +33,9 @@ std::unique_ptr<Trial> MakeTrial(const std::string& name,
                                  const std::filesystem::path& folder) {
   auto trial = std::make_unique<Trial>();
   if (!std::filesystem::exists(GoldenPath(name))) {
-    trial->staleness = fmt::format("{} is not there; make the goldens",
-                                   GoldenPath(name).string());
+    trial->staleness =
+        fmt::format("there is no {}; make the goldens (tools/oracle/README.md)",
+                    GoldenPath(name).string());
     return trial;
   }
   trial->golden = ReadGolden(GoldenPath(name));
@@ -104,9 +105,10 @@ TEST_P(Parity, N1_RoutesAreThoseOfTransformersInOrder) {
                   << ": other experts, where fp64 has a margin of "
                   << difference.margin;
   }
-  std::printf("%-22s routes that differ: %zu, excused by a margin under %g: "
-              "%d\n",
-              GetParam().c_str(), differences.size(), kExcusedMargin, excused);
+  std::printf(
+      "%-22s routes that differ: %zu, excused by a margin under %g: "
+      "%d\n",
+      GetParam().c_str(), differences.size(), kExcusedMargin, excused);
 }
 
 TEST_P(Parity, N1_ValuesKeepTheirBounds) {
@@ -117,11 +119,12 @@ TEST_P(Parity, N1_ValuesKeepTheirBounds) {
         << verdict.worst_tensor << ": " << verdict.measured << " from "
         << (verdict.against_fp64 ? "fp64" : "transformers") << ", bound "
         << verdict.bound;
-    std::printf("%-22s %-10s %.2e of %.2e, from %-12s (fp64: engine %.2e, "
-                "transformers %.2e)\n",
-                GetParam().c_str(), kind.c_str(), verdict.measured,
-                verdict.bound, verdict.against_fp64 ? "fp64" : "transformers",
-                verdict.fp64, verdict.transformers);
+    std::printf(
+        "%-22s %-10s %.2e of %.2e, from %-12s (fp64: engine %.2e, "
+        "transformers %.2e)\n",
+        GetParam().c_str(), kind.c_str(), verdict.measured, verdict.bound,
+        verdict.against_fp64 ? "fp64" : "transformers", verdict.fp64,
+        verdict.transformers);
   }
 }
 
@@ -131,8 +134,7 @@ std::vector<std::string> AllNames() {
   return names;
 }
 
-INSTANTIATE_TEST_SUITE_P(Checkpoints, Parity,
-                         ::testing::ValuesIn(AllNames()),
+INSTANTIATE_TEST_SUITE_P(Checkpoints, Parity, ::testing::ValuesIn(AllNames()),
                          [](const auto& info) { return info.param; });
 
 }  // namespace

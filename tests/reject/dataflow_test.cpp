@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "lower/lower.h"
+#include "model/checkpoint_testing.h"
 #include "tests/reject/one_edit.h"
 
 namespace signet::testing {
@@ -196,6 +198,31 @@ TEST(Aliasing, S5_MovedBuffersSealOrOverlap) {
     }
   }
   EXPECT_GT(refused, 50);
+}
+
+// Weights in our own memory: a tied head has the embedding's bytes, any other
+// two weights have their own.
+TEST(Aliasing, S5_OnlyTiedWeightsShareTheirBytes) {
+  nlohmann::json config = model::testing::TinyConfig(model::Family::kQwen35Moe);
+  config["tie_word_embeddings"] = true;
+  const auto plan = MakePlan(config, {.context = 64});
+  const ProgramDraft right =
+      *lower::LowerModel(*plan, plan->shapes().front(), Rank(0));
+  const auto in_dense = [&](std::string_view a, std::string_view b,
+                            uint64_t offset) {
+    ProgramDraft draft = right;
+    Buffer(draft, a).arena = MemoryClass::kDense;
+    Buffer(draft, b).arena = MemoryClass::kDense;
+    Buffer(draft, a).offset_bytes = 4096;  // past what lies there already
+    Buffer(draft, b).offset_bytes = 4096 + offset;
+    draft.arena_bytes[MemoryClass::kDense] = Bytes(1 << 20);
+    return SealCodes(draft, *plan);
+  };
+  const Codes overlap = {RejectionCode::kBuffersOverlap};
+  EXPECT_EQ(in_dense("w.embed_tokens", "w.lm_head", 0), Codes{});
+  EXPECT_EQ(in_dense("w.embed_tokens", "w.lm_head", 64), overlap);
+  EXPECT_EQ(in_dense("w.embed_tokens", "w.lm_head", 1024), Codes{});
+  EXPECT_EQ(in_dense("w.1.k_proj", "w.1.v_proj", 0), overlap);
 }
 
 }  // namespace

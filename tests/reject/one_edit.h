@@ -2,6 +2,7 @@
 // A refusal test: a program that seals, one edit, the codes it must end in.
 
 #include <functional>
+#include <ostream>
 #include <set>
 #include <string>
 #include <string_view>
@@ -21,6 +22,9 @@ struct OneEdit {
   std::function<void(step::ProgramDraft&)> apply;
   Codes codes;
 };
+inline void PrintTo(const OneEdit& edit, std::ostream* out) {
+  *out << edit.name;
+}
 
 /// Every code that sealing `draft` ends in; empty when it seals.
 Codes SealCodes(step::ProgramDraft draft, const plan::ModelPlan& plan);

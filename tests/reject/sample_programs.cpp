@@ -20,25 +20,14 @@ T Must(Result<T> result) {
   return *std::move(result);
 }
 
-// The folder stays open in the manifest, not on disk.
-std::shared_ptr<const plan::ModelPlan> MakePlan(model::Family family) {
-  const model::testing::TempFolder folder;
-  const nlohmann::json config = model::testing::TinyConfig(family);
-  auto checkpoint = std::make_shared<const model::Checkpoint>(
-      Must(model::testing::WriteAndOpen(folder, config,
-                                        model::testing::TensorsOf(config))));
+plan::PlanOptions SmallOptions() {
   plan::PlanOptions options;
   options.context = 64;
   options.batch = 8;
   options.page_tokens = 16;
   options.decode_buckets = {1, 8};
   options.prefill_chunks = {6};
-  const topology::Mesh mesh = Must(topology::Mesh::Make(
-      Must(topology::MeshSpec::Parse("single")),
-      {{.backend = "cpu", .uuid = "machine/0", .pci = "", .architecture = ""}},
-      topology::Emulation::kRefused));
-  return Must(plan::MakeModelPlan(Must(model::BuildManifest(checkpoint)), mesh,
-                                  options));
+  return options;
 }
 
 step::ProgramDraft Lower(Sample sample) {
@@ -82,11 +71,26 @@ std::string_view Name(Sample sample) {
 }
 
 const plan::ModelPlan& PlanOf(Sample sample) {
-  static const std::shared_ptr<const plan::ModelPlan> routed =
-      MakePlan(model::Family::kQwen35Moe);
-  static const std::shared_ptr<const plan::ModelPlan> dense =
-      MakePlan(model::Family::kQwen35);
+  static const std::shared_ptr<const plan::ModelPlan> routed = MakePlan(
+      model::testing::TinyConfig(model::Family::kQwen35Moe), SmallOptions());
+  static const std::shared_ptr<const plan::ModelPlan> dense = MakePlan(
+      model::testing::TinyConfig(model::Family::kQwen35), SmallOptions());
   return sample == Sample::kDense ? *dense : *routed;
+}
+
+// The files are opened, so the folder need not outlive this call.
+std::shared_ptr<const plan::ModelPlan> MakePlan(
+    const nlohmann::json& config, const plan::PlanOptions& options) {
+  const model::testing::TempFolder folder;
+  auto checkpoint = std::make_shared<const model::Checkpoint>(
+      Must(model::testing::WriteAndOpen(folder, config,
+                                        model::testing::TensorsOf(config))));
+  const topology::Mesh mesh = Must(topology::Mesh::Make(
+      Must(topology::MeshSpec::Parse("single")),
+      {{.backend = "cpu", .uuid = "machine/0", .pci = "", .architecture = ""}},
+      topology::Emulation::kRefused));
+  return Must(plan::MakeModelPlan(Must(model::BuildManifest(checkpoint)), mesh,
+                                  options));
 }
 
 step::ProgramDraft DraftOf(Sample sample) { return Lower(sample); }

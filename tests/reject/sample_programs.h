@@ -3,6 +3,7 @@
 // of refusals starts from. Made once a process; the checkpoints hold zeros.
 
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "plan/model_plan.h"
@@ -24,5 +25,9 @@ const plan::ModelPlan& PlanOf(Sample sample);
 
 /// A fresh copy; it seals.
 step::ProgramDraft DraftOf(Sample sample);
+
+/// The plan of any config, on one CPU rank, over a checkpoint of zeros.
+std::shared_ptr<const plan::ModelPlan> MakePlan(
+    const nlohmann::json& config, const plan::PlanOptions& options);
 
 }  // namespace signet::testing

@@ -2,9 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
+#include <iostream>
 #include <random>
 
+#include "lower/lower.h"
+#include "model/checkpoint_testing.h"
 #include "tests/reject/one_edit.h"
 
 namespace signet::testing {
@@ -65,6 +69,77 @@ TEST(Seal, EveryReasonOfAPhaseIsGivenAndNoneOfTheNext) {
   EXPECT_EQ(
       SealCodes(draft, PlanOf(Sample::kIndexed)),
       (Codes{RejectionCode::kOperandDType, RejectionCode::kStepAttribute}));
+}
+
+nlohmann::json LayersOf(nlohmann::json config, int layers) {
+  config["num_hidden_layers"] = layers;
+  config["layer_types"] = nlohmann::json::array();
+  for (int i = 0; i < layers; ++i) {
+    config["layer_types"].push_back(i % 4 == 3 ? "full_attention"
+                                               : "linear_attention");
+  }
+  return config;
+}
+
+TEST(Seal, EveryShapeOfManyPlansSeals) {
+  using model::Family;
+  const nlohmann::json routed = model::testing::TinyConfig(Family::kQwen35Moe);
+  const nlohmann::json dense = model::testing::TinyConfig(Family::kQwen35);
+  std::vector<nlohmann::json> configs = {routed, dense, LayersOf(routed, 5),
+                                         LayersOf(dense, 5)};
+  for (const int experts : {1, 3, 12, 64}) {
+    nlohmann::json config = routed;
+    config["num_experts"] = experts;
+    config["num_experts_per_tok"] = std::min(experts, 3);
+    configs.push_back(config);
+  }
+  nlohmann::json tied = routed;
+  tied["tie_word_embeddings"] = true;
+  configs.push_back(tied);
+  std::vector<plan::PlanOptions> many(4);
+  many[0].context = 100;
+  many[1] = {.context = 64, .batch = 5, .kv_dtype = tensor::DType::kBF16};
+  many[2] = {
+      .context = 64, .prefill_chunks = {1, 2, 7, 64}, .all_logits = true};
+  many[3] = {.context = 64, .batch = 33, .page_tokens = 1};
+  int sealed_programs = 0;
+  for (const nlohmann::json& config : configs) {
+    for (const plan::PlanOptions& options : many) {
+      const auto plan = MakePlan(config, options);
+      for (const plan::ProgramShape& shape : plan->shapes()) {
+        const auto draft = lower::LowerModel(*plan, shape, Rank(0));
+        ASSERT_TRUE(draft.has_value()) << Describe(draft.error());
+        const auto sealed = step::Seal(*draft, *plan);
+        ASSERT_TRUE(sealed.has_value())
+            << Describe(sealed.error()) << "\n"
+            << config.dump() << "\n"
+            << Name(shape.kind) << " " << shape.rows;
+        ++sealed_programs;
+      }
+    }
+  }
+  EXPECT_GT(sealed_programs, 100);
+}
+
+// The flagship has forty layers; sealing is part of every load.
+TEST(Seal, FortyLayersSealInMilliseconds) {
+  const auto plan = MakePlan(
+      LayersOf(model::testing::TinyConfig(model::Family::kQwen35Moe), 40),
+      {.context = 64});
+  for (const plan::ProgramShape& shape : plan->shapes()) {
+    ProgramDraft draft = *lower::LowerModel(*plan, shape, Rank(0));
+    const size_t buffers = draft.buffers.size();
+    const auto start = std::chrono::steady_clock::now();
+    const auto sealed = step::Seal(std::move(draft), *plan);
+    const std::chrono::duration<double, std::milli> took =
+        std::chrono::steady_clock::now() - start;
+    ASSERT_TRUE(sealed.has_value()) << Describe(sealed.error());
+    std::cout << Name(shape.kind) << " " << shape.rows << ": "
+              << sealed->steps().size() << " steps, " << buffers << " buffers, "
+              << took.count() << " ms\n";
+    // Wide, for sanitizers and busy machines: nothing here is quadratic.
+    EXPECT_LT(took.count(), 500);
+  }
 }
 
 // Changes one byte, word or line of the text.

@@ -203,7 +203,7 @@ const OneEdit kEdits[] = {
      Sample::kBlock,
      [](D& d) { d.recipe.layer = LayerId(0); },
      {kGrammar}},
-    {"G3_DenseModelWithABlock",
+    {"G3_ModelWithOneBlockOnly",
      Sample::kBlock,
      [](D& d) {
        d.recipe = {};

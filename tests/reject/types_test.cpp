@@ -74,10 +74,7 @@ const OneEdit kEdits[] = {
      {kRecipe}},
     {"S2_SharedGateAndUpSwapped",
      Sample::kIndexed,
-     [](D& d) {
-       SwapWeights(d, "w.0.shared_expert.gate_proj",
-                   "w.0.shared_expert.up_proj");
-     },
+     [](D& d) { SwapWeights(d, "w.0.shared_gate_proj", "w.0.shared_up_proj"); },
      {kRecipe}},
     {"S2_RoutersOfTwoLayersSwapped",
      Sample::kIndexed,
@@ -116,7 +113,18 @@ const OneEdit kEdits[] = {
      {kRecipe}},
     {"S2_RouterReadsTheMixersInput",
      Sample::kIndexed,
-     [](D& d) { Point(d, "moe_route", "scores", "l1.moe.scores"); },
+     [](D& d) {
+       for (step::Step& s : d.steps) {
+         auto* product = std::get_if<step::Projection>(&s);
+         if (product == nullptr) continue;
+         if (d.buffers[product->weight].name != "w.0.router") continue;
+         product->x = IdOf(d, "l0.x");
+       }
+     },
+     {kRecipe}},
+    {"S2_RouteOfTheLayerBefore",
+     Sample::kIndexed,
+     [](D& d) { Point(d, "moe_route", "scores", "l0.moe.scores", 1); },
      {kRecipe}},
     {"S2_ExpertsReadTheMixersInput",
      Sample::kIndexed,

@@ -56,8 +56,7 @@ void AddBlock(Hash& hash, const char* block) {
     const uint32_t t1 = h[7] + s1 + choice + kRound[i] + w[i];
     const uint32_t s0 =
         std::rotr(h[0], 2) ^ std::rotr(h[0], 13) ^ std::rotr(h[0], 22);
-    const uint32_t majority =
-        (h[0] & h[1]) ^ (h[0] & h[2]) ^ (h[1] & h[2]);
+    const uint32_t majority = (h[0] & h[1]) ^ (h[0] & h[2]) ^ (h[1] & h[2]);
     h = {t1 + s0 + majority, h[0], h[1], h[2], h[3] + t1, h[4], h[5], h[6]};
   }
   for (size_t i = 0; i < 8; ++i) hash[i] += h[i];

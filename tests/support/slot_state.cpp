@@ -13,7 +13,9 @@ namespace {
 class Gatherer {
  public:
   Gatherer(RunningModel& model, SequenceSlot slot)
-      : model_(model), slot_(slot.value()), length_(model.state().length(slot)) {}
+      : model_(model),
+        slot_(slot.value()),
+        length_(model.state().length(slot)) {}
 
   // A buffer with the slots in front.
   OracleTensor OfSlot(const plan::StateBuffer& buffer) const {
@@ -36,8 +38,8 @@ class Gatherer {
     const int64_t pages_per_slot = model_.plan().state().pages_per_slot;
     OracleTensor result{{length_, buffer.shape[2], buffer.shape[3]}, {}};
     for (int64_t t = 0; t < length_; ++t) {
-      const int64_t page = table[static_cast<size_t>(
-          slot_ * pages_per_slot + t / page_tokens)];
+      const int64_t page =
+          table[static_cast<size_t>(slot_ * pages_per_slot + t / page_tokens)];
       const float* begin =
           Begin(buffer) + (page * page_tokens + t % page_tokens) * row;
       result.data.insert(result.data.end(), begin, begin + row);

@@ -176,13 +176,23 @@ struct Problem {
 
 double WorstOfBoth(const Problem& problem, const std::vector<float>& got,
                    const std::vector<double>& want) {
-  // Outputs and state have scales of their own.
-  const auto cut = static_cast<size_t>(problem.length * problem.out_width());
+  // Outputs and state have scales of their own. That of an output is the
+  // product of the norms of query and value: a query may be nearly orthogonal
+  // to the only key, and rounding does not shrink with it.
+  float value = 0;
+  for (int64_t i = 0; i < problem.length * problem.qkv_width; ++i) {
+    if (i % problem.qkv_width < 2 * problem.h.key_heads * problem.h.dk)
+      continue;
+    value = std::max(value, std::abs(problem.qkv[static_cast<size_t>(i)]));
+  }
+  const double floor =
+      double{value} / std::sqrt(static_cast<double>(problem.h.dk));
+  const auto cut = problem.length * problem.out_width();
   const std::vector<float> got_out(got.begin(), got.begin() + cut);
   const std::vector<double> want_out(want.begin(), want.begin() + cut);
   const std::vector<float> got_state(got.begin() + cut, got.end());
   const std::vector<double> want_state(want.begin() + cut, want.end());
-  return std::max(WorstError(got_out, want_out),
+  return std::max(WorstError(got_out, want_out, floor),
                   WorstError(got_state, want_state));
 }
 
@@ -193,8 +203,8 @@ TEST_P(DeltaTest, BothFormsAgreeWithDouble) {
   double worst_recurrent = 0;
   double worst_chunked = 0;
   for (const Heads& h : kHeads) {
-    for (const int64_t length : {1, 2, 3, 63, 64, 65, 130, 200}) {
-      if (length * h.dk * h.dv > 3'000'000) continue;
+    for (const int64_t length : {1, 2, 3, 63, 64, 65, 130}) {
+      if (length * h.dk * h.dv > 1'500'000) continue;
       for (const int64_t position : {0, 5}) {
         const Problem problem(random, h, length, GetParam());
         const std::vector<double> want = problem.Want(position);
@@ -210,8 +220,8 @@ TEST_P(DeltaTest, BothFormsAgreeWithDouble) {
       }
     }
   }
-  EXPECT_LT(worst_recurrent, 5e-6);
-  EXPECT_LT(worst_chunked, 5e-6);
+  EXPECT_LT(worst_recurrent, 3e-6);
+  EXPECT_LT(worst_chunked, 3e-6);
   RecordProperty("recurrent", std::to_string(worst_recurrent * 1e6));
   RecordProperty("chunked", std::to_string(worst_chunked * 1e6));
 }

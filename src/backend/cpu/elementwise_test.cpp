@@ -54,7 +54,7 @@ TEST(ElementwiseTest, ActivationOverSlotsAndInPlace) {
       std::vector<float> in_place = gate;
       ThreadPool pool(2);
       Activation(pool, args(in_place.data(), in_place.data()));
-      EXPECT_TRUE(SameBits(in_place.data(), got.data(), count));
+      EXPECT_EQ(in_place, got);
     }
   }
 }
@@ -76,7 +76,7 @@ TEST(ElementwiseTest, ResidualAddIsExactAndInPlace) {
     ThreadPool pool(2);
     ResidualAdd(
         pool, {rows.view(), width, in_place.data(), b.data(), in_place.data()});
-    EXPECT_TRUE(SameBits(in_place.data(), got.data(), count));
+    EXPECT_EQ(in_place, got);
   }
 }
 
@@ -105,17 +105,22 @@ TEST(ElementwiseTest, GatedAddIsOneFusedMultiplyAdd) {
     std::vector<float> in_place = addend;
     ThreadPool pool(2);
     GatedAdd(pool, args(in_place.data(), in_place.data()));
-    EXPECT_TRUE(SameBits(in_place.data(), got.data(), count));
+    EXPECT_EQ(in_place, got);
   }
-  // A gate of 1 and factors whose product a separate rounding would lose.
-  const float gate = 200.0f;
-  const float x = 1.0f + 0x1p-23f;
-  const float addend = -1.0f;
-  float out = 0;
+  // The addend cancels the rounded product: what a fused one keeps is left.
   ThreadPool pool(1);
   const LiveRows rows(1, 1);
-  GatedAdd(pool, {rows.view(), 1, &addend, &gate, &x, &out});
-  EXPECT_EQ(out, 0x1p-23f);
+  const auto run = [&](float addend, float x) {
+    const float gate = 0.3f;
+    float out = 0;
+    GatedAdd(pool, {rows.view(), 1, &addend, &gate, &x, &out});
+    return out;
+  };
+  const float sigmoid = run(0.0f, 1.0f);
+  const float x = 1.2345678f;
+  const float left = run(-(sigmoid * x), x);
+  EXPECT_EQ(left, std::fma(sigmoid, x, -(sigmoid * x)));
+  EXPECT_NE(left, 0.0f);
 }
 
 TEST(ElementwiseTest, IdentityReduceCopiesLiveRows) {

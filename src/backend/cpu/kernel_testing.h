@@ -76,7 +76,8 @@ class Guarded {
 
 /// Bit for bit; NaNs of equal bits are equal.
 inline bool SameBits(const float* a, const float* b, int64_t count) {
-  return std::memcmp(a, b, static_cast<size_t>(count) * sizeof(float)) == 0;
+  return count == 0 ||
+         std::memcmp(a, b, static_cast<size_t>(count) * sizeof(float)) == 0;
 }
 
 /// The rows of a call: `live` of `capacity`.

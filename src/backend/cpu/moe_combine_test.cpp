@@ -208,9 +208,11 @@ TEST(CombineTest, ATokenWithoutASlotHereIsPositiveZeroWhateverMemoryHolds) {
   for (float value : CombineRows(fold, routing, weights, poison, nullptr)) {
     EXPECT_EQ(std::bit_cast<uint32_t>(value), 0u);
   }
-  const std::vector<int32_t> absent(8, -1);
+  // A slot that the scatter left out adds nothing, whosever its expert is.
+  const std::vector<int32_t> left_out(8, -1);
+  const Routing owned = {"owned", 2, 2, {4, 5, 6, 7}};
   for (float value :
-       CombineRows(fold, routing, weights, poison, absent.data())) {
+       CombineRows(fold, owned, weights, poison, left_out.data())) {
     EXPECT_EQ(std::bit_cast<uint32_t>(value), 0u);
   }
 }

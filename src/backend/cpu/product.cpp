@@ -204,7 +204,6 @@ namespace signet::backend::cpu {
 HWY_EXPORT(MultiplyBlockOn);
 
 void MultiplyBlock(const ProductBlock& block) {
-  if (block.num_inputs == 0 || block.num_weights == 0) return;
   SIGNET_CHECK(block.num_inputs <= kMaxBlockInputs && block.cols > 0);
   HWY_DYNAMIC_DISPATCH(MultiplyBlockOn)(block);
 }

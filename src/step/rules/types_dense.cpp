@@ -109,13 +109,7 @@ void TypeRules::operator()(const ResidualAdd& s) {
   if (residual.value != Value::kResidual) return;
   const int32_t layer = residual.at / 2;
   const bool mixer = residual.at % 2 == 0;
-  // Without a shared expert the routed sum is the feed-forward output.
-  const bool routed =
-      !mixer && config_.num_experts > 0 && config_.shared_width == 0;
-  const Value addend = mixer    ? Value::kMixed
-                       : routed ? Value::kRouted
-                                : Value::kFed;
-  Need("addend", s.addend, {addend, layer});
+  Need("addend", s.addend, {mixer ? Value::kMixed : Value::kFed, layer});
   Give(s.out, {Value::kResidual, residual.at + 1});
 }
 
