@@ -54,8 +54,6 @@ Result<Engine> Engine::Make(const EngineOptions& options) {
   }
   auto impl = std::make_shared<Impl>();
   impl->threads = WorkingThreads(options.threads);
-  // Loading needs no kernels: one thread.
-  impl->device = backend::cpu::MakeCpuDevice(/*ordinal=*/0, /*num_threads=*/1);
   return Engine(std::move(impl));
 }
 
@@ -70,7 +68,17 @@ Result<Model> Engine::Load(
                           LoadTokenizer(*made.source->checkpoint));
   impl->stop_ids = StopIds(*made.source, impl->tokenizer.get());
 
-  store::LoadTransaction transaction(made.plan, impl_->device.get());
+  std::vector<backend::Device*> devices;
+  const topology::Mesh& mesh = made.plan->mesh();
+  for (int r = 0; r < mesh.num_ranks(); ++r) {
+    // Loading needs no kernels: one thread.
+    devices.push_back(
+        impl->devices
+            .emplace_back(backend::cpu::MakeCpuDevice(
+                mesh.device(Rank(r)).ordinal, /*num_threads=*/1))
+            .get());
+  }
+  store::LoadTransaction transaction(made.plan, devices);
   SIGNET_RETURN_IF_ERROR(transaction.Read([&](Bytes done, Bytes total) {
     if (progress) progress({done.value(), total.value()});
   }));

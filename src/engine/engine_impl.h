@@ -16,15 +16,17 @@
 namespace signet {
 
 struct Engine::Impl {
-  int threads = 1;
-  std::unique_ptr<backend::Device> device;  // owns the mappings of its models
+  int threads = 1;  // of all ranks of a session
 };
 
 struct Model::Impl {
-  std::shared_ptr<Engine::Impl> engine;  // outlives the weights
+  std::shared_ptr<Engine::Impl> engine;
   std::shared_ptr<const Plan::Impl> plan;
   std::shared_ptr<const text::Tokenizer> tokenizer;  // null: none
   std::vector<int32_t> stop_ids;                     // ascending
+
+  // One a rank; they own the weights' memory and outlive it.
+  std::vector<std::unique_ptr<backend::Device>> devices;
 
   // Guards what a session takes when it is made and Unload gives up.
   mutable std::mutex mutex;

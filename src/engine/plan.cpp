@@ -35,21 +35,34 @@ plan::ClassBytes LargestArenas(const std::vector<step::ProgramDraft>& drafts) {
   return largest;
 }
 
+// The programs of one rank, one a shape of the plan.
+Result<std::vector<step::ProgramDraft>> LowerRank(const plan::ModelPlan& plan,
+                                                  Rank rank) {
+  std::vector<step::ProgramDraft> drafts;
+  for (const plan::ProgramShape& shape : plan.shapes()) {
+    SIGNET_ASSIGN_OR_RETURN(step::ProgramDraft draft,
+                            lower::LowerModel(plan, shape, rank));
+    drafts.push_back(std::move(draft));
+  }
+  return drafts;
+}
+
 }  // namespace
 
 Result<void> AdmitNow(const plan::ModelPlan& plan,
                       const plan::MemoryPlan& memory) {
+  // All ranks are CPU ranks of this host, and share its memory.
   const topology::Mesh& mesh = plan.mesh();
-  std::vector<plan::DeviceRoom> rooms;
-  for (int r = 0; r < mesh.num_ranks(); ++r) {
-    const topology::DeviceIdentity& device = mesh.device(Rank(r));
-    rooms.push_back(
-        {.uuid = device.uuid,
-         .name = DeviceName(device),
-         .available = backend::cpu::AvailableMemory(
-             {}, backend::cpu::ProcessLimits::OfThisProcess())});
+  plan::MemoryRoom host = {
+      .name = DeviceName(mesh.device(Rank(0))),
+      .ranks = {},
+      .available = backend::cpu::AvailableMemory(
+          {}, backend::cpu::ProcessLimits::OfThisProcess())};
+  for (int r = 0; r < mesh.num_ranks(); ++r) host.ranks.push_back(Rank(r));
+  if (mesh.num_ranks() > 1) {
+    host.name += " ... " + DeviceName(mesh.device(host.ranks.back()));
   }
-  return AdmitMemory(memory, mesh, rooms);
+  return AdmitMemory(memory, {host});
 }
 
 Plan::Plan(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
@@ -66,22 +79,34 @@ Result<Plan> Plan::Make(const Source& source, const PlanOptions& options) {
       std::shared_ptr<const plan::ModelPlan> model_plan,
       plan::MakeModelPlan(source.impl_->manifest, mesh, RoomOptions(options)));
 
-  std::vector<step::ProgramDraft> drafts;
-  for (const plan::ProgramShape& shape : model_plan->shapes()) {
-    SIGNET_ASSIGN_OR_RETURN(step::ProgramDraft draft,
-                            lower::LowerModel(*model_plan, shape, Rank(0)));
-    drafts.push_back(std::move(draft));
+  std::vector<std::vector<step::ProgramDraft>> drafts;  // [rank][shape]
+  std::vector<plan::ClassBytes> arenas;
+  for (int r = 0; r < mesh.num_ranks(); ++r) {
+    SIGNET_ASSIGN_OR_RETURN(std::vector<step::ProgramDraft> rank_drafts,
+                            LowerRank(*model_plan, Rank(r)));
+    arenas.push_back(LargestArenas(rank_drafts));
+    drafts.push_back(std::move(rank_drafts));
   }
   auto impl = std::make_shared<Impl>();
   impl->source = source.impl_;
   impl->plan = model_plan;
-  impl->memory = PlanMemory(*model_plan, {LargestArenas(drafts)});
+  impl->memory = PlanMemory(*model_plan, arenas);
   impl->admission = AdmitNow(*model_plan, impl->memory);
-  for (step::ProgramDraft& draft : drafts) {
-    SIGNET_ASSIGN_OR_RETURN(step::SealedProgram program,
-                            step::Seal(std::move(draft), *model_plan));
-    impl->programs.push_back(std::move(program));
+  RejectionList rejections;
+  for (std::vector<step::ProgramDraft>& rank_drafts : drafts) {
+    std::vector<step::SealedProgram>& programs =
+        impl->programs.emplace_back();
+    for (step::ProgramDraft& draft : rank_drafts) {
+      Result<step::SealedProgram> program =
+          step::Seal(std::move(draft), *model_plan);
+      if (program) {
+        programs.push_back(*std::move(program));
+      } else {
+        rejections.Absorb(std::move(program).error());
+      }
+    }
   }
+  if (!rejections.empty()) return rejections.Take();
   return Plan(std::move(impl));
 }
 
@@ -115,7 +140,8 @@ Result<std::string> Plan::ProgramText(int rank, ShapeKind kind,
                                      ? plan::ShapeKind::kDecode
                                      : plan::ShapeKind::kPrefill;
   const step::SealedProgram* best = nullptr;
-  for (const step::SealedProgram& program : impl_->programs) {
+  for (const step::SealedProgram& program :
+       impl_->programs[static_cast<size_t>(rank)]) {
     if (program.shape().kind != wanted) continue;
     if (rows == 0 || program.shape().rows >= rows) {
       // Programs ascend by rows: the first that holds them, or the last.

@@ -15,7 +15,7 @@ namespace signet {
 struct Plan::Impl {
   std::shared_ptr<const Source::Impl> source;
   std::shared_ptr<const plan::ModelPlan> plan;
-  std::vector<step::SealedProgram> programs;  // of rank 0, one a shape
+  std::vector<std::vector<step::SealedProgram>> programs;  // [rank][shape]
   plan::MemoryPlan memory;
   Result<void> admission;  // when the plan was made
 };

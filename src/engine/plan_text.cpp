@@ -83,7 +83,7 @@ std::string PlanText(const Plan::Impl& impl) {
                  options.page_tokens);
   text += "numbers: weights as stored, arithmetic and activations fp32\n";
   text += "shapes";
-  for (const step::SealedProgram& program : impl.programs) {
+  for (const step::SealedProgram& program : impl.programs.front()) {
     fmt::format_to(out, "\n  {:<8}{:>5} rows, logits of {}, {} steps, "
                         "program {}",
                    Name(program.shape().kind), program.shape().rows,
@@ -129,7 +129,7 @@ std::string PlanJson(const Plan::Impl& impl) {
          {"expert_bytes", plan.experts().ExpertBytes(Rank(r)).value()}});
   }
   Json shapes = Json::array();
-  for (const step::SealedProgram& program : impl.programs) {
+  for (const step::SealedProgram& program : impl.programs.front()) {
     shapes.push_back({{"kind", Name(program.shape().kind)},
                       {"rows", program.shape().rows},
                       {"logits", Name(program.shape().logits)},

@@ -12,8 +12,7 @@
 #include "base/result.h"
 #include "engine/engine_impl.h"
 #include "engine/sequence_run.h"
-#include "exec/executor.h"
-#include "exec/program_set.h"
+#include "exec/mesh_executor.h"
 #include "exec/sequence_state.h"
 
 namespace signet {
@@ -76,12 +75,10 @@ struct Session::Impl {
     }
   };
 
-  // Members are destroyed in reverse: programs and their weights, the device
-  // of the arenas, then the place on the model.
+  // Members are destroyed in reverse: the ranks with their weights, then the
+  // place on the model.
   std::unique_ptr<Guest> guest;
-  std::unique_ptr<backend::Device> device;
-  std::unique_ptr<exec::ProgramSet> programs;
-  std::optional<exec::Executor> executor;
+  std::unique_ptr<exec::MeshExecutor> mesh;
   std::optional<exec::SequenceState> state;
   std::vector<SequenceSlot> free_slots;
   bool poisoned = false;
@@ -166,7 +163,8 @@ Result<std::optional<Finish>> Session::Impl::Prefill(SequenceRun& run,
   int64_t done = 0;
   while (true) {
     if (abort.load(std::memory_order_relaxed)) return Finish::kAborted;
-    const exec::BoundProgram& program = programs->Prefill(length - done);
+    const exec::BoundProgram& program =
+        mesh->programs(Rank(0)).Prefill(length - done);
     const int64_t live = std::min(program.shape().rows, length - done);
     state->Extend(*run.slot, live);
     rows.clear();
@@ -181,7 +179,7 @@ Result<std::optional<Finish>> Session::Impl::Prefill(SequenceRun& run,
     for (int64_t i = every_row ? 0 : live - 1; i < live; ++i) {
       sampling.push_back(run.SamplingAt(done + i + 1));
     }
-    SIGNET_RETURN_IF_ERROR(executor->Run(program, rows, sampling));
+    SIGNET_RETURN_IF_ERROR(mesh->Prefill(length - done, rows, sampling));
     done += live;
     if (done < length) continue;
     const int32_t id = program.io().sampled[sampling.size() - 1];
@@ -208,12 +206,11 @@ Result<void> Session::Impl::Decode(std::vector<SequenceRun*>& active,
                     .position = static_cast<int32_t>(position)});
     sampling.push_back(run->SamplingAt(position + 1));
   }
-  const exec::BoundProgram& program =
-      programs->Decode(static_cast<int64_t>(rows.size()));
-  SIGNET_RETURN_IF_ERROR(executor->Run(program, rows, sampling));
+  SIGNET_ASSIGN_OR_RETURN(const exec::BoundProgram* program,
+                          mesh->Decode(rows, sampling));
   for (size_t i = 0; i < active.size(); ++i) {
     const std::optional<Finish> finish = active[i]->Take(
-        program.io().sampled[i], rows[i].position + 1, sink);
+        program->io().sampled[i], rows[i].position + 1, sink);
     active[i]->MarkToken(SecondsSince(start));
     if (finish) Finished(*active[i], *finish, std::nullopt, sink);
   }
@@ -257,15 +254,24 @@ Result<Session> Session::Make(const Model& model, int64_t slots) {
     ++model.impl_->sessions;
     impl->guest = std::make_unique<Impl::Guest>(model.impl_);
   }
-  impl->device = backend::cpu::MakeCpuDevice(
-      made.plan->mesh().device(Rank(0)).ordinal, model.impl_->engine->threads);
+  const topology::Mesh& mesh = made.plan->mesh();
+  const int threads =
+      std::max(1, model.impl_->engine->threads / mesh.num_ranks());
+  std::vector<exec::RankSetup> ranks;
+  for (int r = 0; r < mesh.num_ranks(); ++r) {
+    ranks.push_back({.device = backend::cpu::MakeCpuDevice(
+                         mesh.device(Rank(r)).ordinal, threads),
+                     .programs = made.programs[static_cast<size_t>(r)]});
+  }
   SIGNET_ASSIGN_OR_RETURN(
-      impl->programs,
-      exec::ProgramSet::Make(made.programs, *made.plan, std::move(weights),
-                             impl->device.get(), /*observer=*/nullptr));
-  impl->executor.emplace(impl->device.get());
+      impl->mesh, exec::MeshExecutor::Make(*made.plan, std::move(weights),
+                                           std::move(ranks)));
+  std::vector<std::span<int32_t>> page_tables;
+  for (int r = 0; r < mesh.num_ranks(); ++r) {
+    page_tables.push_back(impl->mesh->programs(Rank(r)).page_table());
+  }
   impl->state.emplace(made.plan->state(), options.batch, options.page_tokens,
-                      impl->programs->page_table());
+                      std::move(page_tables));
   for (int64_t slot = slots - 1; slot >= 0; --slot) {
     impl->free_slots.push_back(SequenceSlot(static_cast<int32_t>(slot)));
   }
@@ -338,6 +344,7 @@ void Session::Abort() noexcept {
 }
 
 void Session::Reset() {
+  impl_->mesh->Reset();
   impl_->state->Reset();
   impl_->poisoned = false;
 }

@@ -39,6 +39,17 @@ Result<void> Binder::Check() const {
   }
   for (const auto& [memory_class, planned] : program_.arena_bytes()) {
     const std::string where(Name(memory_class));
+    if (memory_class == MemoryClass::kExperts) {
+      // The weights' own memory, made by the load.
+      const Bytes got = weights_->expert_memory_bytes(program_.rank());
+      if (got != planned) {
+        rejections.Add(RejectionCode::kBindArenaTooSmall, where,
+                       "the rank's experts are not the bytes planned",
+                       std::to_string(got.value()),
+                       std::to_string(planned.value()));
+      }
+      continue;
+    }
     if (arenas_.size(memory_class) < planned) {
       rejections.Add(RejectionCode::kBindArenaTooSmall, where,
                      "an arena is smaller than planned",
@@ -129,6 +140,7 @@ BoundProgram Binder::Build(TapObserver* observer) && {
                                             .generation = generation,
                                             .weights = std::move(weights_),
                                             .arenas = &arenas_,
+                                            .group = group_,
                                             .io = io,
                                             .launches = std::move(launches),
                                             .taps = std::move(taps)});
@@ -137,8 +149,10 @@ BoundProgram Binder::Build(TapObserver* observer) && {
 Result<BoundProgram> Bind(const step::SealedProgram& program,
                           const plan::ModelPlan& plan,
                           std::shared_ptr<const store::WeightVersion> weights,
-                          const Arenas& arenas, TapObserver* observer) {
-  Binder binder(program, plan, std::move(weights), arenas);
+                          const Arenas& arenas,
+                          TapObserver* observer,
+                          collective::InProcessGroup* group) {
+  Binder binder(program, plan, std::move(weights), arenas, group);
   SIGNET_RETURN_IF_ERROR(binder.Check());
   return std::move(binder).Build(observer);
 }

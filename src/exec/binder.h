@@ -19,11 +19,12 @@ class Binder {
  public:
   Binder(const step::SealedProgram& program, const plan::ModelPlan& plan,
          std::shared_ptr<const store::WeightVersion> weights,
-         const Arenas& arenas)
+         const Arenas& arenas, collective::InProcessGroup* group)
       : program_(program),
         plan_(plan),
         weights_(std::move(weights)),
-        arenas_(arenas) {}
+        arenas_(arenas),
+        group_(group) {}
 
   Result<void> Check() const;
   BoundProgram Build(TapObserver* observer) &&;
@@ -72,13 +73,14 @@ class Binder {
   Launch Resolve(const step::BandTransfer& s) const;
   Launch Resolve(const step::Logits& s) const;
   Launch Resolve(const step::Sample& s) const;
-  // A collective over a group of one.
+  // The identity over a group of one.
   Launch Identity(BufferId x, BufferId out, const step::GroupRef& group) const;
 
   const step::SealedProgram& program_;
   const plan::ModelPlan& plan_;
   std::shared_ptr<const store::WeightVersion> weights_;
   const Arenas& arenas_;
+  collective::InProcessGroup* group_;
   backend::Rows rows_;
 };
 

@@ -15,6 +15,7 @@
 #include "base/id.h"
 #include "base/pass_key.h"
 #include "base/result.h"
+#include "collective/in_process_group.h"
 #include "exec/arenas.h"
 #include "exec/tap.h"
 #include "plan/program_shape.h"
@@ -22,6 +23,13 @@
 #include "store/weight_version.h"
 
 namespace signet::exec {
+
+/// The all-reduce of a group of several ranks over the live rows.
+struct GroupReduce {
+  collective::InProcessGroup* group = nullptr;  // outlives the program
+  int member = 0;
+  backend::IdentityReduceArgs args;
+};
 
 using Launch = std::variant<
     backend::EmbedArgs, backend::NormArgs, backend::ProjectionArgs,
@@ -32,7 +40,7 @@ using Launch = std::variant<
     backend::IndexedGateUpArgs, backend::IndexedDownArgs, backend::ScatterArgs,
     backend::GroupedGateUpArgs, backend::GroupedDownArgs,
     backend::UnscatterArgs, backend::CombineArgs, backend::LogitsArgs,
-    backend::SampleArgs, backend::IdentityReduceArgs>;
+    backend::SampleArgs, backend::IdentityReduceArgs, GroupReduce>;
 
 /// Where the executor writes the inputs of a call and reads its outputs; null
 /// where the program has none.
@@ -71,6 +79,7 @@ class BoundProgram {
     uint64_t generation;
     std::shared_ptr<const store::WeightVersion> weights;
     const Arenas* arenas;
+    collective::InProcessGroup* group;  // null in the mesh of one
     IoViews io;
     std::vector<Launch> launches;
     std::optional<TapPoints> taps;
@@ -83,6 +92,8 @@ class BoundProgram {
   const CallLimits& limits() const { return content_.limits; }
   uint64_t generation() const { return content_.generation; }
   const Arenas& arenas() const { return *content_.arenas; }
+  /// Null in the mesh of one.
+  const collective::InProcessGroup* group() const { return content_.group; }
   const IoViews& io() const { return content_.io; }
   std::span<const Launch> launches() const& { return content_.launches; }
   std::span<const Launch> launches() const&& = delete;
@@ -95,11 +106,14 @@ class BoundProgram {
 
 /// Resolves the program's buffers against one weight version and arenas:
 /// checks the contract, each arena's device, size, alignment and generation,
-/// and nothing else. `arenas` must outlive the result, and so must `observer`,
-/// which may be null: then no step can be looked into.
+/// and nothing else. `arenas` must outlive the result, and so must `group`, the
+/// ranks' rendezvous (null in the mesh of one), and `observer`, which may be
+/// null: then no step can be looked into.
 Result<BoundProgram> Bind(const step::SealedProgram& program,
                           const plan::ModelPlan& plan,
                           std::shared_ptr<const store::WeightVersion> weights,
-                          const Arenas& arenas, TapObserver* observer);
+                          const Arenas& arenas,
+                          TapObserver* observer,
+                          collective::InProcessGroup* group = nullptr);
 
 }  // namespace signet::exec

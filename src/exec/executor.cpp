@@ -94,6 +94,12 @@ void Launch1(backend::Kernels& kernels, backend::LaunchKey key,
           [&](const backend::IdentityReduceArgs& a) {
             kernels.IdentityReduce(key, a);
           },
+          [&](const GroupReduce& a) {
+            a.group->AllReduce(key, a.member,
+                               {.x = a.args.x,
+                                .out = a.args.out,
+                                .elements = *a.args.rows.live * a.args.width});
+          },
       },
       launch);
 }
@@ -129,6 +135,14 @@ Result<void> Executor::LaunchAll(const BoundProgram& program, int64_t live) {
       const TapPoints::Point& point = program.taps()->points[i];
       program.taps()->observer->OnStep(point.kind, point.written, live);
     }
+  }
+  if (program.group() != nullptr && program.group()->poisoned()) {
+    const int missing = program.group()->missing_member();
+    return Fail(FailureKind::kDevice, "mesh",
+                missing < 0 ? "another rank failed"
+                            : fmt::format("rank {} did not reach a collective "
+                                          "within the deadline",
+                                          missing));
   }
   if (io.flags != nullptr && *io.flags != 0) {
     return Fail(FailureKind::kNumeric, "call",

@@ -12,10 +12,13 @@ namespace signet::exec {
 Result<std::unique_ptr<ProgramSet>> ProgramSet::Make(
     std::span<const step::SealedProgram> programs, const plan::ModelPlan& plan,
     std::shared_ptr<const store::WeightVersion> weights,
-    backend::Device* device, TapObserver* observer) {
+    backend::Device* device, TapObserver* observer,
+    collective::InProcessGroup* group) {
   std::map<MemoryClass, Bytes> sizes;
   for (const step::SealedProgram& program : programs) {
     for (const auto& [memory_class, size] : program.arena_bytes()) {
+      // Loaded, not reserved here.
+      if (memory_class == MemoryClass::kExperts) continue;
       sizes[memory_class] = std::max(sizes[memory_class], size);
     }
   }
@@ -25,7 +28,7 @@ Result<std::unique_ptr<ProgramSet>> ProgramSet::Make(
   for (const step::SealedProgram& program : programs) {
     SIGNET_ASSIGN_OR_RETURN(
         BoundProgram bound,
-        Bind(program, plan, weights, set->arenas_, observer));
+        Bind(program, plan, weights, set->arenas_, observer, group));
     (bound.shape().kind == plan::ShapeKind::kDecode ? set->decode_
                                                     : set->prefill_)
         .push_back(std::move(bound));

@@ -19,14 +19,16 @@ namespace signet::exec {
 
 class ProgramSet {
  public:
-  /// Reserves the arenas (the largest need over the shapes), binds every
-  /// program and writes the constants. `device` must outlive the set, and so
-  /// must `observer`, which may be null.
+  /// The programs of one rank: reserves the arenas (the largest need over the
+  /// shapes), binds every program and writes the constants. `device` must
+  /// outlive the set, and so must `group` and `observer` (see Bind), which may
+  /// be null.
   static Result<std::unique_ptr<ProgramSet>> Make(
       std::span<const step::SealedProgram> programs,
       const plan::ModelPlan& plan,
       std::shared_ptr<const store::WeightVersion> weights,
-      backend::Device* device, TapObserver* observer);
+      backend::Device* device, TapObserver* observer,
+      collective::InProcessGroup* group = nullptr);
   ProgramSet(const ProgramSet&) = delete;
   ProgramSet& operator=(const ProgramSet&) = delete;
 

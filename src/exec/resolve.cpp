@@ -35,7 +35,7 @@ const plan::ExpertView& Binder::View(BufferId experts) const {
 backend::ExpertTableView Binder::Experts(BufferId id) const {
   const plan::ExpertView& view = View(id);
   const store::WeightVersion::ExpertTable* table =
-      weights_->Experts(view->layer);
+      weights_->Experts(view->layer, program_.rank());
   SIGNET_CHECK(table != nullptr);
   return {.experts = table->experts.data(),
           .global_to_local = table->global_to_local.data(),
@@ -324,7 +324,20 @@ Launch Binder::Identity(BufferId x, BufferId out,
 }
 
 Launch Binder::Resolve(const step::AllReduce& s) const {
-  return Identity(s.x, s.out, s.group);
+  if (s.group.ranks.size() == 1) return Identity(s.x, s.out, s.group);
+  SIGNET_CHECK(group_ != nullptr &&
+               static_cast<size_t>(group_->members()) ==
+                   s.group.ranks.size());
+  int member = 0;
+  while (s.group.ranks[static_cast<size_t>(member)] != program_.rank()) {
+    ++member;
+  }
+  return GroupReduce{.group = group_,
+                     .member = member,
+                     .args = {.rows = rows_,
+                              .width = Decl(s.out).shape[1],
+                              .x = Address<float>(s.x),
+                              .out = Address<float>(s.out)}};
 }
 Launch Binder::Resolve(const step::Gather& s) const {
   return Identity(s.x, s.out, s.group);

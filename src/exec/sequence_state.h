@@ -13,10 +13,12 @@ namespace signet::exec {
 
 class SequenceState {
  public:
-  /// `page_table` [slots, pages_per_slot] lies in the arenas, which must
-  /// outlive this; empty when no layer has a KV cache.
+  /// `page_tables`, one a rank and kept equal, [slots, pages_per_slot] each,
+  /// lie in the arenas, which must outlive this; empty ones when no layer has
+  /// a KV cache.
   SequenceState(const plan::StateLayout& layout, int64_t slots,
-                int64_t page_tokens, std::span<int32_t> page_table);
+                int64_t page_tokens,
+                std::vector<std::span<int32_t>> page_tables);
 
   /// Tokens in the slot's sequence: the position of its next one.
   int64_t length(SequenceSlot slot) const {
@@ -31,9 +33,10 @@ class SequenceState {
   void Reset();
 
  private:
+  void SetPage(SequenceSlot slot, int64_t page, int32_t value);
   int64_t pages_per_slot_;
   int64_t page_tokens_;
-  std::span<int32_t> page_table_;
+  std::vector<std::span<int32_t>> page_tables_;
   int64_t num_pages_;
   std::vector<int64_t> lengths_;     // [slots]
   std::vector<int32_t> free_pages_;  // a stack

@@ -86,9 +86,16 @@ BufferId ProgramBuilder::Weight(model::Role role,
                   .weight = step::WeightRef{.weight = *id}});
 }
 
+step::Part PartOf(const plan::ExpertView& view) {
+  return view->parallelism == plan::Parallelism::kSingle
+             ? step::Part::Whole()
+             : step::Part::Shard(view->axis);
+}
+
 BufferId ProgramBuilder::Experts(const plan::ExpertView& view,
-                                 step::ExpertPart part) {
-  const bool gate_up = part == step::ExpertPart::kGateUp;
+                                 step::ExpertPart which) {
+  const bool gate_up = which == step::ExpertPart::kGateUp;
+  const bool own_memory = view->parallelism != plan::Parallelism::kSingle;
   const tensor::Shape shape =
       gate_up ? tensor::Shape{view->num_local, 2 * view->local_width,
                               view->hidden}
@@ -101,8 +108,12 @@ BufferId ProgramBuilder::Experts(const plan::ExpertView& view,
        .dtype = gate_up ? view->gate_up_dtype : view->down_dtype,
        .shape = shape,
        .basis = gate_up ? view->gate_up_basis : view->down_basis,
-       .arena = MemoryClass::kMapped,
-       .weight = step::WeightRef{.expert_layer = view->layer, .part = part}});
+       .part = PartOf(view),
+       .arena = own_memory ? MemoryClass::kExperts : MemoryClass::kMapped,
+       .offset_bytes = !own_memory ? 0
+                       : gate_up   ? view->gate_up_offset_bytes
+                                   : view->down_offset_bytes,
+       .weight = step::WeightRef{.expert_layer = view->layer, .part = which}});
 }
 
 BufferId ProgramBuilder::State(const std::string& name,
@@ -121,9 +132,13 @@ BufferId ProgramBuilder::Work(const std::string& name, int64_t width,
 }
 
 BufferId ProgramBuilder::Work(const std::string& name, DType dtype,
-                              tensor::Shape shape, tensor::Basis basis) {
-  return Declare(
-      {.name = name, .dtype = dtype, .shape = shape, .basis = basis});
+                              tensor::Shape shape, step::Part part,
+                              tensor::Basis basis) {
+  return Declare({.name = name,
+                  .dtype = dtype,
+                  .shape = shape,
+                  .basis = basis,
+                  .part = part});
 }
 
 BufferId ProgramBuilder::Project(const std::string& name, BufferId x,
@@ -185,6 +200,10 @@ Result<step::ProgramDraft> ProgramBuilder::Finish() && {
       draft_.buffers[ids[i]].offset_bytes = layout.offsets[i];
     }
     draft_.arena_bytes[arena] = layout.total;
+  }
+  if (plan_.mesh().num_ranks() > 1) {
+    draft_.arena_bytes[MemoryClass::kExperts] =
+        plan_.experts().ExpertBytes(draft_.rank);
   }
   draft_.arena_bytes[MemoryClass::kKv] = plan_.state().kv_bytes;
   draft_.arena_bytes[MemoryClass::kRecurrent] = plan_.state().recurrent_bytes;

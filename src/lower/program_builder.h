@@ -12,6 +12,9 @@
 
 namespace signet::lower {
 
+/// What a rank holds of an expert group's weights and slots.
+step::Part PartOf(const plan::ExpertView& view);
+
 class ProgramBuilder {
  public:
   ProgramBuilder(const plan::ModelPlan& plan, const plan::ProgramShape& shape,
@@ -31,13 +34,13 @@ class ProgramBuilder {
   BufferId Flag();
 
   BufferId Weight(model::Role role, std::optional<LayerId> layer);
-  BufferId Experts(const plan::ExpertView& view, step::ExpertPart part);
+  BufferId Experts(const plan::ExpertView& view, step::ExpertPart which);
   BufferId State(const std::string& name, const plan::StateBuffer& buffer);
   /// f32 [rows(), width] unless said otherwise.
   BufferId Work(const std::string& name, int64_t width,
                 step::Part part = step::Part::Whole());
   BufferId Work(const std::string& name, tensor::DType dtype,
-                tensor::Shape shape,
+                tensor::Shape shape, step::Part part = step::Part::Whole(),
                 tensor::Basis basis = tensor::Basis::kNatural);
 
   /// x W^T with the weight of a role, into a new buffer `name`.

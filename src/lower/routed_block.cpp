@@ -40,7 +40,8 @@ BufferId AppendActivation(ProgramBuilder& builder, const plan::ExpertView& view,
                           BufferId gate, BufferId up, int64_t slots) {
   const BufferId act =
       builder.Work(Prefix(view) + "act", DType::kF32,
-                   {slots, view->local_width}, view->down_basis);
+                   {slots, view->local_width}, PartOf(view),
+                   view->down_basis);
   builder.Append(step::MoeActivation{.gate = gate, .up = up, .out = act});
   return act;
 }
@@ -49,8 +50,9 @@ Expanded AppendIndexed(ProgramBuilder& builder, const plan::ExpertView& view,
                        BufferId ids, BufferId x, int64_t slots) {
   const std::string prefix = Prefix(view);
   const tensor::Shape wide = {slots, view->local_width};
-  const BufferId gate = builder.Work(prefix + "gate", DType::kF32, wide);
-  const BufferId up = builder.Work(prefix + "up", DType::kF32, wide);
+  const step::Part part = PartOf(view);
+  const BufferId gate = builder.Work(prefix + "gate", DType::kF32, wide, part);
+  const BufferId up = builder.Work(prefix + "up", DType::kF32, wide, part);
   builder.Append(step::IndexedMoeGemv{
       .experts = builder.Experts(view, ExpertPart::kGateUp),
       .ids = ids,
@@ -61,7 +63,7 @@ Expanded AppendIndexed(ProgramBuilder& builder, const plan::ExpertView& view,
   const BufferId act = AppendActivation(builder, view, gate, up, slots);
   const BufferId down = builder.Experts(view, ExpertPart::kDown);
   const BufferId d =
-      builder.Work(prefix + "d", DType::kF32, {slots, view->hidden});
+      builder.Work(prefix + "d", DType::kF32, {slots, view->hidden}, part);
   builder.Append(step::IndexedMoeGemv{.experts = down,
                                       .ids = ids,
                                       .x = act,
@@ -73,13 +75,14 @@ Expanded AppendIndexed(ProgramBuilder& builder, const plan::ExpertView& view,
 Expanded AppendGrouped(ProgramBuilder& builder, const plan::ExpertView& view,
                        BufferId ids, BufferId x, int64_t slots) {
   const std::string prefix = Prefix(view);
+  const step::Part part = PartOf(view);
   // An overflow sticks and is refused when the buffers are laid out.
   const auto max_rows = static_cast<int64_t>(
       plan::GroupedRowsBound(plan::MaxSlots(view.facts(), builder.rows()),
                              view->num_local, kCpuTileRows)
           .value());
   const auto i32 = [&](const char* name, int64_t size) {
-    return builder.Work(prefix + name, DType::kI32, {size});
+    return builder.Work(prefix + name, DType::kI32, {size}, part);
   };
   const BufferId gate_up = builder.Experts(view, ExpertPart::kGateUp);
   const step::MoeScatter scatter = {
@@ -93,7 +96,7 @@ Expanded AppendGrouped(ProgramBuilder& builder, const plan::ExpertView& view,
       .tile_rows = kCpuTileRows};
   builder.Append(scatter);
   const BufferId y = builder.Work(prefix + "y", DType::kF32,
-                                  {max_rows, 2 * view->local_width});
+                                  {max_rows, 2 * view->local_width}, part);
   builder.Append(step::GroupedMoeGemm{.experts = gate_up,
                                       .sorted_slot = scatter.sorted_slot,
                                       .tile_expert = scatter.tile_expert,
@@ -102,14 +105,14 @@ Expanded AppendGrouped(ProgramBuilder& builder, const plan::ExpertView& view,
                                       .which = ExpertPart::kGateUp,
                                       .tile_rows = kCpuTileRows});
   const tensor::Shape wide = {slots, view->local_width};
-  const BufferId gate = builder.Work(prefix + "gate", DType::kF32, wide);
-  const BufferId up = builder.Work(prefix + "up", DType::kF32, wide);
+  const BufferId gate = builder.Work(prefix + "gate", DType::kF32, wide, part);
+  const BufferId up = builder.Work(prefix + "up", DType::kF32, wide, part);
   builder.Append(step::MoeGateUpUnscatter{
       .sorted_slot = scatter.sorted_slot, .y = y, .gate = gate, .up = up});
   const BufferId act = AppendActivation(builder, view, gate, up, slots);
   const BufferId down = builder.Experts(view, ExpertPart::kDown);
   const BufferId d =
-      builder.Work(prefix + "d", DType::kF32, {max_rows, view->hidden});
+      builder.Work(prefix + "d", DType::kF32, {max_rows, view->hidden}, part);
   builder.Append(step::GroupedMoeGemm{.experts = down,
                                       .sorted_slot = scatter.sorted_slot,
                                       .tile_expert = scatter.tile_expert,

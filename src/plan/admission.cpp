@@ -48,11 +48,18 @@ Result<void> Admit(const model::ModelConfig& config, const topology::Mesh& mesh,
   RejectionList rejections;
   for (const topology::AxisSize& axis : mesh.spec().axes()) {
     if (axis.size == 1) continue;
+    if (axis.axis == topology::Axis::kEp) {
+      if (config.num_experts > 0) continue;
+      rejections.Add(RejectionCode::kMeshUnsupported, "--mesh",
+                     "an ep axis needs a model with experts",
+                     mesh.spec().ToString(), "single");
+      continue;
+    }
     rejections.Add(RejectionCode::kMeshUnsupported, "--mesh",
                    fmt::format("a {} axis of more than one rank is not "
                                "supported yet",
                                Name(axis.axis)),
-                   mesh.spec().ToString(), "single");
+                   mesh.spec().ToString(), "single, or ep=N");
   }
   for (int r = 0; r < mesh.num_ranks(); ++r) {
     const topology::DeviceIdentity& device = mesh.device(Rank(r));

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace signet::plan {
 namespace {
@@ -43,15 +44,13 @@ void CheckGroup(const model::ExpertGroup& group,
   }
 }
 
-Bytes GroupBytes(const model::ExpertGroup& group, int64_t num_local,
-                 int64_t local_width) {
-  const Bytes up_elements =
-      tensor::Shape({local_width, group.hidden}).NumElements();
-  const Bytes each =
-      up_elements * (tensor::SizeOf(group.gate.dtype) +
-                     tensor::SizeOf(group.up.dtype) +
-                     tensor::SizeOf(group.down.dtype));
-  return each * static_cast<uint64_t>(num_local);
+// Of gate and up together (2 matrices) or of down (1), on one rank.
+Bytes ProjectionBytes(const model::ExpertGroup& group, uint64_t matrices,
+                      tensor::DType dtype, int64_t num_local,
+                      int64_t local_width) {
+  return tensor::Shape({num_local, local_width, group.hidden})
+             .StorageBytes(dtype) *
+         matrices;
 }
 
 }  // namespace
@@ -100,18 +99,45 @@ Result<ExpertPlan> ExpertPlan::Make(const model::Manifest& manifest,
   for (const model::ExpertGroup& group : manifest.expert_groups()) {
     CheckGroup(group, manifest, rejections);
     if (!rejections.empty()) continue;
-    std::vector<ExpertPlacement> partition;
-    for (int64_t e = 0; e < group.num_experts; ++e) {
-      const auto index = static_cast<int32_t>(e);
-      partition.push_back({ExpertId(index), Rank(0), LocalExpert(index)});
-    }
+    const topology::Axis axis = manifest.schedule()[group.collective].axis;
+    const int64_t owners = mesh.size(axis);
     const int64_t lanes = FoldLanes(group.num_experts);
+    // A lane is folded by one rank, so that the tree over the lanes is the
+    // same for every number of owners (N2).
+    if (group.num_experts % owners != 0 || lanes % owners != 0) {
+      rejections.Add(
+          RejectionCode::kExpertsIndivisible,
+          fmt::format("layer {}", group.layer.value()),
+          fmt::format("{} experts in {} fold lanes cannot be owned evenly "
+                      "over {}",
+                      group.num_experts, lanes, Name(axis)),
+          fmt::format("{}={}", Name(axis), owners),
+          fmt::format("a power of two up to {}", lanes));
+      continue;
+    }
+    const int64_t num_local = group.num_experts / owners;
     for (int r = 0; r < num_ranks; ++r) {
+      const int64_t coordinate = mesh.Coordinate(axis, Rank(r));
+      const std::vector<Rank> ranks = mesh.Group(axis, Rank(r));
+      std::vector<ExpertPlacement> partition;
+      for (int64_t e = 0; e < group.num_experts; ++e) {
+        partition.push_back(
+            {ExpertId(static_cast<int32_t>(e)),
+             ranks[static_cast<size_t>(e / num_local)],
+             LocalExpert(static_cast<int32_t>(e % num_local))});
+      }
+      Bytes& bytes = plan.bytes_[static_cast<size_t>(r)];
+      const Bytes gate_up_offset = bytes;
+      const Bytes down_offset =
+          gate_up_offset + ProjectionBytes(group, 2, group.gate.dtype,
+                                           num_local, group.width);
+      bytes = down_offset + ProjectionBytes(group, 1, group.down.dtype,
+                                            num_local, group.width);
       const ExpertView::Facts facts = {
           .layer = group.layer,
           .rank = Rank(r),
           .num_experts = group.num_experts,
-          .num_local = group.num_experts,
+          .num_local = num_local,
           .top_k = group.top_k,
           .hidden = group.hidden,
           .width = group.width,
@@ -121,17 +147,18 @@ Result<ExpertPlan> ExpertPlan::Make(const model::Manifest& manifest,
           .gate_up_basis = group.gate.input_basis,
           .down_basis = group.down.input_basis,
           .renormalise = manifest.config().renormalise,
-          .parallelism = Parallelism::kSingle,
-          .axis = manifest.schedule()[group.collective].axis,
+          .parallelism =
+              owners == 1 ? Parallelism::kSingle : Parallelism::kOwned,
+          .axis = axis,
           .lanes = lanes,
-          .first_lane = 0,
-          .num_lanes = lanes,
+          .first_lane = coordinate * (lanes / owners),
+          .num_lanes = lanes / owners,
           .collective = group.collective,
+          .gate_up_offset_bytes = gate_up_offset.value(),
+          .down_offset_bytes = down_offset.value(),
       };
-      const auto rank = static_cast<size_t>(r);
-      plan.views_[rank].emplace_back(PassKey<ExpertPlan>(), facts, partition);
-      plan.bytes_[rank] +=
-          GroupBytes(group, facts.num_local, facts.local_width);
+      plan.views_[static_cast<size_t>(r)].emplace_back(
+          PassKey<ExpertPlan>(), facts, std::move(partition));
     }
   }
   if (!rejections.empty()) return rejections.Take();

@@ -56,6 +56,10 @@ class ExpertView {
     int64_t first_lane;      // of this rank
     int64_t num_lanes;       // of this rank
     ScheduleRow collective;  // the one row its combine reduces in
+    // Where the rank's experts lie in its own experts memory, when it has one
+    // (not kSingle): [E_r, 2 I_r, H] and [E_r, H, I_r].
+    uint64_t gate_up_offset_bytes;
+    uint64_t down_offset_bytes;
   };
 
   ExpertView(PassKey<class ExpertPlan>, Facts facts,

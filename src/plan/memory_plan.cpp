@@ -36,36 +36,33 @@ MemoryPlan PlanMemory(const ModelPlan& plan,
   for (const ClassBytes& rank_arenas : arenas) {
     RankMemory& rank = memory.ranks.emplace_back();
     rank.load[MemoryClass::kMapped] = plan.manifest().language_bytes();
+    if (plan.mesh().num_ranks() > 1) {
+      const Rank r(static_cast<int32_t>(memory.ranks.size()) - 1);
+      rank.load[MemoryClass::kExperts] = plan.experts().ExpertBytes(r);
+    }
     rank.steady = rank.load;
     for (const auto& [memory_class, bytes] : rank_arenas) {
-      rank.steady[memory_class] += bytes;
+      rank.steady[memory_class] = bytes;
     }
   }
   return memory;
 }
 
-Result<void> AdmitMemory(const MemoryPlan& memory, const topology::Mesh& mesh,
-                         const std::vector<DeviceRoom>& rooms) {
+Result<void> AdmitMemory(const MemoryPlan& memory,
+                         const std::vector<MemoryRoom>& rooms) {
   RejectionList rejections;
-  for (const DeviceRoom& room : rooms) {
+  for (const MemoryRoom& room : rooms) {
     ClassBytes need;
-    Bytes mapped;
-    for (size_t r = 0; r < memory.ranks.size(); ++r) {
-      if (mesh.device(Rank(static_cast<int32_t>(r))).uuid != room.uuid) {
-        continue;
-      }
-      const RankMemory& rank = memory.ranks[r];
+    for (const Rank r : room.ranks) {
+      const RankMemory& rank = memory.ranks[static_cast<size_t>(r.value())];
       const ClassBytes& peak =
           rank.SteadyTotal() >= rank.LoadTotal() ? rank.steady : rank.load;
       for (const auto& [memory_class, bytes] : peak) {
-        if (memory_class == MemoryClass::kMapped) {
-          mapped = std::max(mapped, bytes);
-        } else {
-          need[memory_class] += bytes;
-        }
+        Bytes& sum = need[memory_class];
+        sum = memory_class == MemoryClass::kMapped ? std::max(sum, bytes)
+                                                   : sum + bytes;
       }
     }
-    need[MemoryClass::kMapped] = mapped;
     const Bytes total = Total(need);
     if (total <= room.available) continue;
     rejections.Add(

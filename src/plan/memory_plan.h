@@ -32,16 +32,17 @@ struct MemoryPlan {
 MemoryPlan PlanMemory(const ModelPlan& plan,
                       const std::vector<ClassBytes>& arenas);
 
-/// What one device can still give; ranks on one device share it.
-struct DeviceRoom {
-  std::string uuid;
-  std::string name;  // "cpu:0"
+/// Memory that some ranks share, and what of it can still be had: a GPU, or
+/// the host for all its CPU ranks.
+struct MemoryRoom {
+  std::string name;  // "cpu:0", "cpu:0 ... cpu:3"
+  std::vector<Rank> ranks;
   Bytes available;
 };
 
-/// kMemoryShort with the shortfall for every device that lacks room at the
-/// peak. A file mapped by several ranks of one host counts once.
-Result<void> AdmitMemory(const MemoryPlan& memory, const topology::Mesh& mesh,
-                         const std::vector<DeviceRoom>& rooms);
+/// kMemoryShort with the shortfall for every room that is too small for its
+/// ranks at the peak, summed. A file mapped by several of them counts once.
+Result<void> AdmitMemory(const MemoryPlan& memory,
+                         const std::vector<MemoryRoom>& rooms);
 
 }  // namespace signet::plan

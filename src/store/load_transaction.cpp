@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "plan/layouter.h"
 
 namespace signet::store {
 namespace {
@@ -42,8 +43,11 @@ std::vector<FileRange> WeightRanges(const model::Manifest& manifest) {
 }  // namespace
 
 LoadTransaction::LoadTransaction(std::shared_ptr<const plan::ModelPlan> plan,
-                                 backend::Device* device)
-    : plan_(std::move(plan)), device_(device) {}
+                                 std::vector<backend::Device*> devices)
+    : plan_(std::move(plan)), devices_(std::move(devices)) {
+  SIGNET_CHECK(static_cast<int>(devices_.size()) ==
+               plan_->mesh().num_ranks());
+}
 
 Result<void> LoadTransaction::Read(const Progress& progress) {
   const model::Checkpoint& checkpoint = plan_->manifest().checkpoint();
@@ -51,11 +55,22 @@ Result<void> LoadTransaction::Read(const Progress& progress) {
   for (const model::OpenedFile& file : checkpoint.weight_files()) {
     SIGNET_ASSIGN_OR_RETURN(
         backend::FileMapping mapping,
-        device_->Map(file.descriptor(), Bytes(file.identity().size_bytes),
+        devices_.front()->Map(file.descriptor(), Bytes(file.identity().size_bytes),
                      file.path()));
     mappings_.Push(std::move(mapping));
   }
+  for (const FileRange& range : WeightRanges(plan_->manifest())) {
+    if (Bytes(range.end_bytes) <= mappings_[range.file].size()) continue;
+    return Fail(FailureKind::kChangedFile,
+                checkpoint.weight_files()[range.file].path(),
+                "a weight lies past the end of its file");
+  }
   SIGNET_RETURN_IF_ERROR(PopulateRanges(progress));
+  for (int r = 0; r < plan_->mesh().num_ranks(); ++r) {
+    SIGNET_ASSIGN_OR_RETURN(WeightVersion::RankExperts experts,
+                            LoadExperts(Rank(r)));
+    ranks_.push_back(std::move(experts));
+  }
   // A file may have changed while it was read.
   return checkpoint.CheckUnchanged();
 }
@@ -82,47 +97,68 @@ Result<void> LoadTransaction::PopulateRanges(const Progress& progress) {
   return {};
 }
 
-Result<std::shared_ptr<const WeightVersion>> LoadTransaction::Commit() && {
+const std::byte* LoadTransaction::Address(const FileRange& range) const {
+  return mappings_[range.file].data() + range.begin_bytes;
+}
+
+Result<WeightVersion::RankExperts> LoadTransaction::LoadExperts(
+    Rank rank) const {
   const model::Manifest& manifest = plan_->manifest();
-  SIGNET_CHECK(mappings_.size() == manifest.checkpoint().weight_files().size());
-  for (const FileRange& range : WeightRanges(manifest)) {
-    if (Bytes(range.end_bytes) <= mappings_[range.file].size()) continue;
-    return Fail(FailureKind::kChangedFile,
-                manifest.checkpoint().weight_files()[range.file].path(),
-                "a weight lies past the end of its file");
+  WeightVersion::RankExperts experts;
+  const bool own_memory =
+      plan_->mesh().num_ranks() > 1 && !manifest.expert_groups().empty();
+  if (own_memory) {
+    SIGNET_ASSIGN_OR_RETURN(
+        experts.memory,
+        devices_[static_cast<size_t>(rank.value())]->Allocate(
+            MemoryClass::kExperts, plan_->experts().ExpertBytes(rank),
+            plan::kBufferAlignment));
   }
-  const auto address = [&](const FileRange& range) -> const void* {
-    return mappings_[range.file].data() + range.begin_bytes;
-  };
-  std::vector<WeightVersion::ExpertTable> tables;
+  std::byte* const begin = experts.memory.data();
   for (const model::ExpertGroup& group : manifest.expert_groups()) {
-    const plan::ExpertView* view =
-        plan_->experts().View(group.layer, Rank(0));
+    const plan::ExpertView* view = plan_->experts().View(group.layer, rank);
     SIGNET_CHECK(view != nullptr);
+    const plan::ExpertView::Facts& facts = view->facts();
+    std::byte* gate_up = begin + facts.gate_up_offset_bytes;
+    std::byte* down = begin + facts.down_offset_bytes;
+    // Copies to `to` and moves it on, or gives the place in the mapping.
+    const auto place = [&](const FileRange& range,
+                           std::byte*& to) -> const void* {
+      if (!own_memory) return Address(range);
+      std::byte* const placed = to;
+      to = std::copy_n(Address(range), range.size_bytes(), placed);
+      return placed;
+    };
     WeightVersion::ExpertTable table = {
         .layer = group.layer,
         .experts = std::vector<backend::ExpertPointers>(
-            static_cast<size_t>((*view)->num_local)),
+            static_cast<size_t>(facts.num_local)),
         .global_to_local = std::vector<int32_t>(
-            static_cast<size_t>((*view)->num_experts), -1)};
+            static_cast<size_t>(facts.num_experts), -1)};
     for (const plan::ExpertPlacement& placement : view->partition()) {
-      if (placement.owner != (*view)->rank) continue;
+      if (placement.owner != rank) continue;
       const auto expert = static_cast<size_t>(placement.expert.value());
       table.global_to_local[expert] = placement.slot.value();
-      table.experts[static_cast<size_t>(placement.slot.value())] = {
-          .gate = address(group.gate.sources[placement.expert]),
-          .up = address(group.up.sources[placement.expert]),
-          .down = address(group.down.sources[placement.expert])};
+      backend::ExpertPointers& pointers =
+          table.experts[static_cast<size_t>(placement.slot.value())];
+      pointers.gate = place(group.gate.sources[placement.expert], gate_up);
+      pointers.up = place(group.up.sources[placement.expert], gate_up);
+      pointers.down = place(group.down.sources[placement.expert], down);
     }
-    tables.push_back(std::move(table));
+    experts.tables.push_back(std::move(table));
   }
+  return experts;
+}
+
+Result<std::shared_ptr<const WeightVersion>> LoadTransaction::Commit() && {
+  SIGNET_CHECK(static_cast<int>(ranks_.size()) == plan_->mesh().num_ranks());
   return std::make_shared<const WeightVersion>(
       PassKey<LoadTransaction>(),
       WeightVersion::Content{.manifest = plan_->manifest_ptr(),
                              .contract = plan_->contract_id(),
                              .generation = NextGeneration(),
                              .mappings = std::move(mappings_),
-                             .experts = std::move(tables)});
+                             .ranks = std::move(ranks_)});
 }
 
 }  // namespace signet::store

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "backend/device.h"
 #include "base/result.h"
@@ -16,28 +17,34 @@ class LoadTransaction {
  public:
   using Progress = std::function<void(Bytes done, Bytes total)>;
 
-  /// `device` must outlive the committed version. The files are those the
-  /// manifest holds open, never re-opened by path (A3).
+  /// `devices`, one a rank, must outlive the committed version; the first maps
+  /// the files. The files are those the manifest holds open, never re-opened
+  /// by path (A3).
   LoadTransaction(std::shared_ptr<const plan::ModelPlan> plan,
-                  backend::Device* device);
+                  std::vector<backend::Device*> devices);
   /// Rolls back what is not committed.
   ~LoadTransaction() = default;
   LoadTransaction(const LoadTransaction&) = delete;
   LoadTransaction& operator=(const LoadTransaction&) = delete;
 
-  /// Maps every weight file and brings the weights' pages in. kChangedFile
-  /// when a file is no longer the one that was opened. `progress` may be
-  /// empty.
+  /// Maps every weight file, brings the weights' pages in and gives each rank
+  /// its experts. kChangedFile when a file is no longer the one that was
+  /// opened. `progress` may be empty.
   Result<void> Read(const Progress& progress);
-  /// Checks that the tables' ranges lie inside the mappings, then publishes.
-  /// Only after Read; ends the transaction.
+  /// Publishes what every rank has read. Only after Read; ends the
+  /// transaction.
   Result<std::shared_ptr<const WeightVersion>> Commit() &&;
 
  private:
   Result<void> PopulateRanges(const Progress& progress);
+  // Reserves the rank's memory and copies its experts into it; in the mesh of
+  // one the tables point into the mappings instead.
+  Result<WeightVersion::RankExperts> LoadExperts(Rank rank) const;
+  const std::byte* Address(const model::FileRange& range) const;
   std::shared_ptr<const plan::ModelPlan> plan_;
-  backend::Device* device_;
+  std::vector<backend::Device*> devices_;
   IdVector<FileId, backend::FileMapping> mappings_;
+  std::vector<WeightVersion::RankExperts> ranks_;
 };
 
 }  // namespace signet::store

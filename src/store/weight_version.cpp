@@ -10,8 +10,10 @@ const std::byte* WeightVersion::Data(WeightId weight) const {
          entry->source.begin_bytes;
 }
 
-const WeightVersion::ExpertTable* WeightVersion::Experts(LayerId layer) const {
-  for (const ExpertTable& table : content_.experts) {
+const WeightVersion::ExpertTable* WeightVersion::Experts(LayerId layer,
+                                                         Rank rank) const {
+  for (const ExpertTable& table :
+       content_.ranks[static_cast<size_t>(rank.value())].tables) {
     if (table.layer == layer) return &table;
   }
   return nullptr;

@@ -26,13 +26,19 @@ class WeightVersion {
     std::vector<backend::ExpertPointers> experts;  // [E_r]
     std::vector<int32_t> global_to_local;          // [E], -1: foreign
   };
+  /// The experts of one rank: in the mapped files for the mesh of one, in
+  /// memory of the rank's own otherwise.
+  struct RankExperts {
+    backend::Memory memory;  // empty when mapped
+    std::vector<ExpertTable> tables;
+  };
 
   struct Content {
     std::shared_ptr<const model::Manifest> manifest;
     Digest contract;
     uint64_t generation;
     IdVector<FileId, backend::FileMapping> mappings;
-    std::vector<ExpertTable> experts;
+    std::vector<RankExperts> ranks;
   };
   WeightVersion(PassKey<LoadTransaction>, Content content)
       : content_(std::move(content)) {}
@@ -46,7 +52,11 @@ class WeightVersion {
   /// First byte of a weight as stored; aliases resolve to their owner.
   const std::byte* Data(WeightId weight) const;
   /// Null for a layer without experts.
-  const ExpertTable* Experts(LayerId layer) const;
+  const ExpertTable* Experts(LayerId layer, Rank rank) const;
+  /// What the allocator gave for the rank's experts; 0 when mapped.
+  Bytes expert_memory_bytes(Rank rank) const {
+    return content_.ranks[static_cast<size_t>(rank.value())].memory.size();
+  }
   Bytes mapped_bytes() const;
 
  private:

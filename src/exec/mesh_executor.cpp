@@ -1,0 +1,175 @@
+#include "exec/mesh_executor.h"
+
+#include <atomic>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "base/check.h"
+#include "collective/in_process_group.h"
+#include "exec/preflight.h"
+
+namespace signet::exec {
+namespace {
+
+constexpr int kSpins = 4000;
+
+// What all ranks run next.
+struct Job {
+  plan::ShapeKind kind = plan::ShapeKind::kDecode;
+  int64_t rows_wanted = 0;
+  std::span<const RowInput> rows;
+  std::span<const backend::SamplingRow> sampling;
+};
+
+struct RankDriver {
+  std::unique_ptr<backend::Device> device;
+  std::unique_ptr<ProgramSet> programs;
+  std::optional<Executor> executor;
+  std::optional<Error> error;  // of the last job
+};
+
+}  // namespace
+
+struct MeshExecutor::State {
+  explicit State(int num_ranks, std::chrono::milliseconds deadline)
+      : group(num_ranks, deadline), ranks(static_cast<size_t>(num_ranks)) {}
+
+  collective::InProcessGroup group;
+  std::vector<RankDriver> ranks;
+  std::vector<std::thread> threads;  // of ranks 1 ... N-1
+  Job job;
+  std::atomic<uint64_t> turn{0};  // jobs published
+  std::atomic<int> running{0};    // drivers inside the current job
+  std::atomic<bool> stop{false};
+  bool poisoned = false;
+
+  const BoundProgram& ProgramOf(const RankDriver& rank) const {
+    return job.kind == plan::ShapeKind::kDecode
+               ? rank.programs->Decode(job.rows_wanted)
+               : rank.programs->Prefill(job.rows_wanted);
+  }
+
+  void RunRank(RankDriver& rank) {
+    rank.error.reset();
+    Result<void> result =
+        rank.executor->Run(ProgramOf(rank), job.rows, job.sampling);
+    if (result) return;
+    rank.error = std::move(result).error();
+    // Peers that still wait for this rank must not.
+    group.Poison();
+  }
+
+  // A driver's life: wait for a turn, run it, say so.
+  void Drive(RankDriver& rank) {
+    uint64_t seen = 0;
+    while (true) {
+      int spins = 0;
+      while (turn.load(std::memory_order_acquire) == seen) {
+        if (++spins < kSpins) continue;
+        turn.wait(seen, std::memory_order_acquire);
+      }
+      ++seen;
+      if (stop.load(std::memory_order_acquire)) return;
+      RunRank(rank);
+      running.fetch_sub(1, std::memory_order_release);
+    }
+  }
+
+  Result<const BoundProgram*> RunJob() {
+    if (poisoned) {
+      return Fail(FailureKind::kState, "mesh",
+                  "a rank failed; the group needs a reset");
+    }
+    running.store(static_cast<int>(threads.size()),
+                  std::memory_order_relaxed);
+    turn.fetch_add(1, std::memory_order_release);
+    turn.notify_all();
+    RunRank(ranks.front());
+    while (running.load(std::memory_order_acquire) != 0) {
+      std::this_thread::yield();
+    }
+    for (const RankDriver& rank : ranks) {
+      if (!rank.error) continue;
+      poisoned = true;
+      return tl::unexpected<Error>(*rank.error);
+    }
+    return &ProgramOf(ranks.front());
+  }
+};
+
+MeshExecutor::MeshExecutor(std::unique_ptr<State> state)
+    : state_(std::move(state)) {}
+
+MeshExecutor::~MeshExecutor() {
+  state_->stop.store(true, std::memory_order_release);
+  state_->turn.fetch_add(1, std::memory_order_release);
+  state_->turn.notify_all();
+  for (std::thread& thread : state_->threads) thread.join();
+}
+
+Result<std::unique_ptr<MeshExecutor>> MeshExecutor::Make(
+    const plan::ModelPlan& plan,
+    std::shared_ptr<const store::WeightVersion> weights,
+    std::vector<RankSetup> ranks, std::chrono::milliseconds deadline) {
+  SIGNET_CHECK(static_cast<int>(ranks.size()) == plan.mesh().num_ranks());
+  std::vector<std::span<const step::SealedProgram>> programs;
+  for (const RankSetup& rank : ranks) programs.push_back(rank.programs);
+  SIGNET_RETURN_IF_ERROR(Preflight(plan, programs));
+
+  auto state = std::make_unique<State>(static_cast<int>(ranks.size()),
+                                       deadline);
+  collective::InProcessGroup* group =
+      ranks.size() > 1 ? &state->group : nullptr;
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    RankDriver& driver = state->ranks[r];
+    driver.device = std::move(ranks[r].device);
+    SIGNET_ASSIGN_OR_RETURN(
+        driver.programs,
+        ProgramSet::Make(ranks[r].programs, plan, weights,
+                         driver.device.get(), ranks[r].observer, group));
+    driver.executor.emplace(driver.device.get());
+  }
+  // All ranks are bound before any driver starts.
+  State* shared = state.get();
+  for (size_t r = 1; r < state->ranks.size(); ++r) {
+    state->threads.emplace_back(
+        [shared, r] { shared->Drive(shared->ranks[r]); });
+  }
+  return std::unique_ptr<MeshExecutor>(new MeshExecutor(std::move(state)));
+}
+
+int MeshExecutor::num_ranks() const {
+  return static_cast<int>(state_->ranks.size());
+}
+
+ProgramSet& MeshExecutor::programs(Rank rank) {
+  return *state_->ranks[static_cast<size_t>(rank.value())].programs;
+}
+
+Result<const BoundProgram*> MeshExecutor::Decode(
+    std::span<const RowInput> rows,
+    std::span<const backend::SamplingRow> sampling) {
+  state_->job = {.kind = plan::ShapeKind::kDecode,
+                 .rows_wanted = static_cast<int64_t>(rows.size()),
+                 .rows = rows,
+                 .sampling = sampling};
+  return state_->RunJob();
+}
+
+Result<const BoundProgram*> MeshExecutor::Prefill(
+    int64_t rest, std::span<const RowInput> rows,
+    std::span<const backend::SamplingRow> sampling) {
+  state_->job = {.kind = plan::ShapeKind::kPrefill,
+                 .rows_wanted = rest,
+                 .rows = rows,
+                 .sampling = sampling};
+  return state_->RunJob();
+}
+
+void MeshExecutor::Reset() {
+  state_->group.Reset();
+  state_->poisoned = false;
+}
+
+}  // namespace signet::exec

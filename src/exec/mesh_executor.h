@@ -1,0 +1,66 @@
+#pragma once
+// The ranks of a mesh as threads of this process, in lockstep: one driver a
+// rank, each with a device, arenas and programs of its own; collectives are
+// rendezvous of the drivers. The mesh of one is the same with no other driver.
+// One thread drives a MeshExecutor (it is the driver of rank 0).
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "backend/device.h"
+#include "base/result.h"
+#include "exec/executor.h"
+#include "exec/program_set.h"
+#include "plan/model_plan.h"
+#include "step/program.h"
+#include "store/weight_version.h"
+
+namespace signet::exec {
+
+/// What one rank brings.
+struct RankSetup {
+  std::unique_ptr<backend::Device> device;
+  std::span<const step::SealedProgram> programs;  // of this rank, read once
+  TapObserver* observer = nullptr;                // may be null
+};
+
+class MeshExecutor {
+ public:
+  /// The preflight of F2, then arenas and bound programs of every rank; no
+  /// rank launches anything. One setup a rank, in rank order.
+  static Result<std::unique_ptr<MeshExecutor>> Make(
+      const plan::ModelPlan& plan,
+      std::shared_ptr<const store::WeightVersion> weights,
+      std::vector<RankSetup> ranks,
+      std::chrono::milliseconds deadline = std::chrono::seconds(30));
+  ~MeshExecutor();
+  MeshExecutor(const MeshExecutor&) = delete;
+  MeshExecutor& operator=(const MeshExecutor&) = delete;
+
+  int num_ranks() const;
+  ProgramSet& programs(Rank rank);
+
+  /// One call on every rank: the decode bucket or prefill chunk that
+  /// ProgramSet chooses for `rows`; returns rank 0's program, whose outputs
+  /// are valid until the next call. On an error the group is poisoned (X5):
+  /// every call fails until Reset.
+  Result<const BoundProgram*> Decode(
+      std::span<const RowInput> rows,
+      std::span<const backend::SamplingRow> sampling);
+  /// `rest`: tokens of the prompt that are left, these rows included.
+  Result<const BoundProgram*> Prefill(
+      int64_t rest, std::span<const RowInput> rows,
+      std::span<const backend::SamplingRow> sampling);
+  /// After an error: the ranks may run again; sequences begin anew.
+  void Reset();
+
+ private:
+  struct State;
+  explicit MeshExecutor(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace signet::exec
