@@ -30,17 +30,21 @@ std::shared_ptr<const model::Manifest> OpenManifest(
           ValueOrDie(model::Checkpoint::Open(folder)))));
 }
 
-topology::Mesh CpuMesh() {
-  const backend::DeviceFacts facts = backend::cpu::CpuFacts(0);
-  return ValueOrDie(topology::Mesh::Make(
-      ValueOrDie(topology::MeshSpec::Parse("single")),
-      {{.backend = facts.backend,
-        .uuid = facts.identity,
-        .pci = "",
-        .ordinal = facts.ordinal,
-        .architecture = facts.architecture,
-        .memory_bytes = facts.memory.value()}},
-      topology::Emulation::kRefused));
+topology::Mesh CpuMesh(std::string_view spec) {
+  const topology::MeshSpec parsed =
+      ValueOrDie(topology::MeshSpec::Parse(spec));
+  std::vector<topology::DeviceIdentity> devices;
+  for (int r = 0; r < parsed.num_ranks(); ++r) {
+    const backend::DeviceFacts facts = backend::cpu::CpuFacts(r);
+    devices.push_back({.backend = facts.backend,
+                       .uuid = facts.identity,
+                       .pci = "",
+                       .ordinal = facts.ordinal,
+                       .architecture = facts.architecture,
+                       .memory_bytes = facts.memory.value()});
+  }
+  return ValueOrDie(topology::Mesh::Make(parsed, std::move(devices),
+                                         topology::Emulation::kRefused));
 }
 
 std::shared_ptr<const plan::ModelPlan> MakePlan(
@@ -49,11 +53,12 @@ std::shared_ptr<const plan::ModelPlan> MakePlan(
       plan::MakeModelPlan(OpenManifest(folder), CpuMesh(), options));
 }
 
-std::vector<step::SealedProgram> SealAll(const plan::ModelPlan& plan) {
+std::vector<step::SealedProgram> SealAll(const plan::ModelPlan& plan,
+                                         Rank rank) {
   std::vector<step::SealedProgram> sealed;
   for (const plan::ProgramShape& shape : plan.shapes()) {
     sealed.push_back(ValueOrDie(step::Seal(
-        ValueOrDie(lower::LowerModel(plan, shape, Rank(0))), plan)));
+        ValueOrDie(lower::LowerModel(plan, shape, rank)), plan)));
   }
   return sealed;
 }
@@ -64,7 +69,7 @@ RunningModel::RunningModel(const std::filesystem::path& folder,
     : plan_(MakePlan(folder, options)),
       device_(backend::cpu::MakeCpuDevice(0, threads)),
       sealed_(SealAll(*plan_)) {
-  store::LoadTransaction transaction(plan_, device_.get());
+  store::LoadTransaction transaction(plan_, {device_.get()});
   ValueOrDie(transaction.Read({}));
   weights_ = ValueOrDie(std::move(transaction).Commit());
   programs_ = ValueOrDie(exec::ProgramSet::Make(sealed_, *plan_, weights_,
@@ -72,7 +77,7 @@ RunningModel::RunningModel(const std::filesystem::path& folder,
   executor_ = std::make_unique<exec::Executor>(device_.get());
   state_ = std::make_unique<exec::SequenceState>(
       plan_->state(), plan_->options().batch, plan_->options().page_tokens,
-      programs_->page_table());
+      std::vector{programs_->page_table()});
 }
 
 std::vector<float> RunningModel::Prefill(SequenceSlot slot,

@@ -30,14 +30,15 @@ T ValueOrDie(Result<T> result) {
 std::shared_ptr<const model::Manifest> OpenManifest(
     const std::filesystem::path& folder);
 
-/// One CPU rank of this machine, as a mesh of one.
-topology::Mesh CpuMesh();
+/// CPU ranks of this machine.
+topology::Mesh CpuMesh(std::string_view spec = "single");
 
 std::shared_ptr<const plan::ModelPlan> MakePlan(
     const std::filesystem::path& folder, const plan::PlanOptions& options);
 
-/// Every shape of the plan, lowered and sealed.
-std::vector<step::SealedProgram> SealAll(const plan::ModelPlan& plan);
+/// Every shape of the plan, lowered and sealed for one rank.
+std::vector<step::SealedProgram> SealAll(const plan::ModelPlan& plan,
+                                         Rank rank = Rank(0));
 
 class RunningModel {
  public:

@@ -1,0 +1,49 @@
+#pragma once
+// A checkpoint on a mesh of CPU ranks, driven below the engine: what the mesh
+// tests compare with the mesh of one.
+
+#include <filesystem>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "exec/mesh_executor.h"
+#include "exec/sequence_state.h"
+#include "exec/tap.h"
+#include "plan/model_plan.h"
+#include "store/weight_version.h"
+
+namespace signet::testing {
+
+class RunningMesh {
+ public:
+  /// `observers` may be empty, else one a rank.
+  RunningMesh(const std::filesystem::path& folder, std::string_view mesh,
+              plan::PlanOptions options,
+              std::vector<exec::TapObserver*> observers = {});
+
+  const plan::ModelPlan& plan() const { return *plan_; }
+  const store::WeightVersion& weights() const { return *weights_; }
+  exec::MeshExecutor& executor() { return *executor_; }
+
+  /// The prompt into slot 0, then `tokens` greedy steps. Returns the logits of
+  /// every decode step of rank 0, one after another.
+  std::vector<float> Run(const std::vector<int32_t>& prompt, int tokens);
+  /// Tokens drawn by the last Run, of one rank.
+  const std::vector<int32_t>& drawn(Rank rank) const {
+    return drawn_[static_cast<size_t>(rank.value())];
+  }
+  std::vector<std::byte> StateBytes(Rank rank, MemoryClass memory_class);
+
+ private:
+  void KeepDrawn(bool prefill, int64_t rows);
+  std::shared_ptr<const plan::ModelPlan> plan_;
+  std::vector<std::unique_ptr<backend::Device>> loaders_;
+  std::vector<std::vector<step::SealedProgram>> programs_;
+  std::shared_ptr<const store::WeightVersion> weights_;
+  std::unique_ptr<exec::MeshExecutor> executor_;
+  std::unique_ptr<exec::SequenceState> state_;
+  std::vector<std::vector<int32_t>> drawn_;
+};
+
+}  // namespace signet::testing
