@@ -68,8 +68,7 @@ std::vector<std::string> KindNames(std::variant<Kinds...>*) {
 
 TEST(Coverage, EveryStepKindIsInATest) {
   const std::string sources = TestSources();
-  for (const std::string& kind :
-       KindNames(static_cast<step::Step*>(nullptr))) {
+  for (const std::string& kind : KindNames(static_cast<step::Step*>(nullptr))) {
     EXPECT_TRUE(Names(sources, kind)) << kind << " is named by no test";
   }
 }

@@ -49,8 +49,7 @@ class Plan {
   /// The sealed program of a rank: the smallest decode bucket that holds
   /// `rows` sequences, or the smallest prefill chunk that holds `rows` tokens
   /// (0: the largest).
-  Result<std::string> ProgramText(int rank, ShapeKind kind,
-                                  int64_t rows) const;
+  Result<std::string> ProgramText(int rank, ShapeKind kind, int64_t rows) const;
 
   struct Impl;
 

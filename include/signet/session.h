@@ -37,7 +37,7 @@ enum class Finish {
 std::string_view Name(Finish finish);
 
 struct TokenEvent {
-  size_t request;         // index in the span given to Generate
+  size_t request;  // index in the span given to Generate
   int32_t id;
   std::string_view text;  // complete characters, maybe none; empty without a
                           // tokenizer
@@ -51,8 +51,8 @@ struct EndEvent {
   std::optional<Error> error;  // kError
   bool context_full = false;   // kLength because the context ended
   int64_t prompt_tokens = 0;
-  int64_t tokens = 0;          // generated, the stop id not counted
-  double first_token_ms = 0;   // from Generate to the first token
+  int64_t tokens = 0;                   // generated, the stop id not counted
+  double first_token_ms = 0;            // from Generate to the first token
   double decode_tokens_per_second = 0;  // after the first token; 0 if under 2
 };
 

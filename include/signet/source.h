@@ -23,8 +23,8 @@ struct SearchPaths {
 /// One registry name and where it was found here.
 struct ModelListing {
   std::string name;
-  std::string hub_name;                        // "Qwen/Qwen3.6-35B-A3B"
-  std::optional<std::filesystem::path> folder; // unset: not on this machine
+  std::string hub_name;                         // "Qwen/Qwen3.6-35B-A3B"
+  std::optional<std::filesystem::path> folder;  // unset: not on this machine
 };
 
 /// The registry, in its order.

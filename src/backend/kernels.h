@@ -71,8 +71,8 @@ struct DeltaRuleArgs {
   DeltaForm form = DeltaForm::kRecurrent;
   int64_t key_heads = 0;
   int64_t value_heads = 0;
-  int64_t key_dim = 0;    // dk
-  int64_t value_dim = 0;  // dv
+  int64_t key_dim = 0;         // dk
+  int64_t value_dim = 0;       // dv
   const float* qkv = nullptr;  // [B, 2*key_heads*dk + value_heads*dv]
   const float* b = nullptr;    // [B, value_heads]
   const float* a = nullptr;    // [B, value_heads]
@@ -224,17 +224,17 @@ struct IndexedDownArgs {
 struct ScatterArgs {
   Rows rows;
   int64_t top_k = 0;
-  int64_t num_experts = 0;                     // E
-  int64_t num_local = 0;                       // E_r
-  const int32_t* global_to_local = nullptr;    // [E]
-  int64_t tile_rows = 0;                       // bm
-  int64_t max_rows = 0;                        // M_max, a multiple of bm
-  const int32_t* ids = nullptr;                // [S]
-  int32_t* counts = nullptr;                   // [E_r], padded
-  int32_t* offsets = nullptr;                  // [E_r + 1]
-  int32_t* sorted_slot = nullptr;              // [M_max], slot or -1
-  int32_t* tile_expert = nullptr;              // [M_max / bm], local or -1
-  int32_t* inverse_perm = nullptr;             // [S], row or -1
+  int64_t num_experts = 0;                   // E
+  int64_t num_local = 0;                     // E_r
+  const int32_t* global_to_local = nullptr;  // [E]
+  int64_t tile_rows = 0;                     // bm
+  int64_t max_rows = 0;                      // M_max, a multiple of bm
+  const int32_t* ids = nullptr;              // [S]
+  int32_t* counts = nullptr;                 // [E_r], padded
+  int32_t* offsets = nullptr;                // [E_r + 1]
+  int32_t* sorted_slot = nullptr;            // [M_max], slot or -1
+  int32_t* tile_expert = nullptr;            // [M_max / bm], local or -1
+  int32_t* inverse_perm = nullptr;           // [S], row or -1
 };
 
 /// y[r] = [Wg_e x | Wu_e x] with x = x[sorted_slot[r] / K]; padding rows are
@@ -283,17 +283,17 @@ struct UnscatterArgs {
 struct CombineArgs {
   Rows rows;
   int64_t top_k = 0;
-  int64_t num_experts = 0;                    // E
-  int64_t lanes = 0;                          // L, of all ranks
-  int64_t first_lane = 0;                     // of this rank
-  int64_t num_lanes = 0;                      // of this rank, a power of two
-  int64_t width = 0;                          // H
-  const int32_t* ids = nullptr;               // [S]
-  const float* weights = nullptr;             // [S]
-  const float* d = nullptr;                   // [S or M_max, H]
-  const int32_t* inverse_perm = nullptr;      // [S], or null: indexed
-  const int32_t* global_to_local = nullptr;   // [E]
-  float* out = nullptr;                       // [B, H]
+  int64_t num_experts = 0;                   // E
+  int64_t lanes = 0;                         // L, of all ranks
+  int64_t first_lane = 0;                    // of this rank
+  int64_t num_lanes = 0;                     // of this rank, a power of two
+  int64_t width = 0;                         // H
+  const int32_t* ids = nullptr;              // [S]
+  const float* weights = nullptr;            // [S]
+  const float* d = nullptr;                  // [S or M_max, H]
+  const int32_t* inverse_perm = nullptr;     // [S], or null: indexed
+  const int32_t* global_to_local = nullptr;  // [E]
+  float* out = nullptr;                      // [B, H]
 };
 
 enum class LogitRows { kLast, kAll };
@@ -319,11 +319,11 @@ struct SampleArgs {
   Rows rows;
   LogitRows which = LogitRows::kAll;
   int64_t vocab = 0;
-  const float* logits = nullptr;          // [1 or B, V]
-  const SamplingRow* params = nullptr;    // [1 or B]
-  int32_t* scratch = nullptr;             // [1 or B, V]
-  int32_t* ids = nullptr;                 // [1 or B]
-  int32_t* flag = nullptr;                // [1], or-ed into
+  const float* logits = nullptr;        // [1 or B, V]
+  const SamplingRow* params = nullptr;  // [1 or B]
+  int32_t* scratch = nullptr;           // [1 or B, V]
+  int32_t* ids = nullptr;               // [1 or B]
+  int32_t* flag = nullptr;              // [1], or-ed into
 };
 
 /// The all-reduce of a group of one: out = x over live rows.

@@ -46,12 +46,12 @@ struct ExpertPointers {
 
 /// The experts a rank holds.
 struct ExpertTableView {
-  const ExpertPointers* experts = nullptr;     // [num_local]
-  const int32_t* global_to_local = nullptr;    // [num_experts], -1: foreign
-  int64_t num_experts = 0;                     // E
-  int64_t num_local = 0;                       // E_r
-  int64_t hidden = 0;                          // H
-  int64_t width = 0;                           // I of this rank
+  const ExpertPointers* experts = nullptr;   // [num_local]
+  const int32_t* global_to_local = nullptr;  // [num_experts], -1: foreign
+  int64_t num_experts = 0;                   // E
+  int64_t num_local = 0;                     // E_r
+  int64_t hidden = 0;                        // H
+  int64_t width = 0;                         // I of this rank
   tensor::DType gate_dtype = tensor::DType::kBF16;
   tensor::DType up_dtype = tensor::DType::kBF16;
   tensor::DType down_dtype = tensor::DType::kBF16;

@@ -20,10 +20,9 @@ enum class MemoryClass {
 };
 
 inline constexpr std::array kAllMemoryClasses = {
-    MemoryClass::kMapped,    MemoryClass::kExperts,
-    MemoryClass::kDense,     MemoryClass::kKv,
-    MemoryClass::kRecurrent, MemoryClass::kWorkspace,
-    MemoryClass::kIo,        MemoryClass::kCommunicator};
+    MemoryClass::kMapped, MemoryClass::kExperts,     MemoryClass::kDense,
+    MemoryClass::kKv,     MemoryClass::kRecurrent,   MemoryClass::kWorkspace,
+    MemoryClass::kIo,     MemoryClass::kCommunicator};
 
 constexpr std::string_view Name(MemoryClass memory_class) {
   switch (memory_class) {

@@ -65,14 +65,14 @@ class RejectionList {
 #define SIGNET_CONCAT(a, b) SIGNET_CONCAT_INNER(a, b)
 
 /// Returns the error of `expression` from the calling function, if it has one.
-#define SIGNET_RETURN_IF_ERROR(expression)                            \
+#define SIGNET_RETURN_IF_ERROR(expression)                           \
   if (auto signet_result = (expression); !signet_result.has_value()) \
   return tl::unexpected<::signet::Error>(std::move(signet_result).error())
 
 /// Declares `declaration` from the value of `expression`, or returns its error.
-#define SIGNET_ASSIGN_OR_RETURN(declaration, expression)             \
-  auto SIGNET_CONCAT(signet_value_, __LINE__) = (expression);        \
-  if (!SIGNET_CONCAT(signet_value_, __LINE__).has_value())           \
-    return tl::unexpected<::signet::Error>(                          \
-        std::move(SIGNET_CONCAT(signet_value_, __LINE__)).error());  \
+#define SIGNET_ASSIGN_OR_RETURN(declaration, expression)            \
+  auto SIGNET_CONCAT(signet_value_, __LINE__) = (expression);       \
+  if (!SIGNET_CONCAT(signet_value_, __LINE__).has_value())          \
+    return tl::unexpected<::signet::Error>(                         \
+        std::move(SIGNET_CONCAT(signet_value_, __LINE__)).error()); \
   declaration = *std::move(SIGNET_CONCAT(signet_value_, __LINE__))

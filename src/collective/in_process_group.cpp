@@ -36,8 +36,7 @@ InProcessGroup::InProcessGroup(int members, std::chrono::milliseconds deadline)
 
 bool InProcessGroup::Barrier(int member) {
   Slot& own = slots_[static_cast<size_t>(member)];
-  const uint64_t turn =
-      own.arrived.load(std::memory_order_relaxed) + 1;
+  const uint64_t turn = own.arrived.load(std::memory_order_relaxed) + 1;
   own.arrived.store(turn, std::memory_order_release);
   const Clock::time_point start = Clock::now();
   for (int other = 0; other < members_; ++other) {

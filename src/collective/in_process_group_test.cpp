@@ -55,12 +55,11 @@ TEST(InProcessGroup, N2_EveryTransportGivesTheTreesBits) {
   std::normal_distribution<float> normal;
   const float telling[] = {1e8f, 1.0f, -1e8f, 1.0f, 3e-5f, 1e8f, -1.0f, 7.0f};
   for (const size_t members : {1u, 2u, 4u, 8u}) {
-    std::vector<std::vector<float>> partials(members,
-                                             std::vector<float>(1001));
+    std::vector<std::vector<float>> partials(members, std::vector<float>(1001));
     for (size_t m = 0; m < members; ++m) {
       for (size_t i = 0; i < 1001; ++i) {
-        partials[m][i] = i % 2 == 0 ? telling[(m + i / 2) % 8]
-                                    : normal(random) * 1e4f;
+        partials[m][i] =
+            i % 2 == 0 ? telling[(m + i / 2) % 8] : normal(random) * 1e4f;
       }
     }
     std::vector<float> wanted(1001);

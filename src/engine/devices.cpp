@@ -48,8 +48,8 @@ Result<Entry> ParseEntry(std::string_view text) {
   }
   const std::string_view digits = text.substr(colon + 1);
   int ordinal = 0;
-  const auto [end, error] = std::from_chars(
-      digits.data(), digits.data() + digits.size(), ordinal);
+  const auto [end, error] =
+      std::from_chars(digits.data(), digits.data() + digits.size(), ordinal);
   if (error != std::errc() || end != digits.data() + digits.size() ||
       ordinal < 0) {
     return refuse("a device ordinal is not a number");

@@ -58,7 +58,8 @@ Result<Engine> Engine::Make(const EngineOptions& options) {
 }
 
 Result<Model> Engine::Load(
-    const Plan& plan, const std::function<void(const LoadProgress&)>& progress) {
+    const Plan& plan,
+    const std::function<void(const LoadProgress&)>& progress) {
   const Plan::Impl& made = *plan.impl_;
   SIGNET_RETURN_IF_ERROR(AdmitNow(*made.plan, made.memory));
   auto impl = std::make_shared<Model::Impl>();
@@ -72,11 +73,10 @@ Result<Model> Engine::Load(
   const topology::Mesh& mesh = made.plan->mesh();
   for (int r = 0; r < mesh.num_ranks(); ++r) {
     // Loading needs no kernels: one thread.
-    devices.push_back(
-        impl->devices
-            .emplace_back(backend::cpu::MakeCpuDevice(
-                mesh.device(Rank(r)).ordinal, /*num_threads=*/1))
-            .get());
+    devices.push_back(impl->devices
+                          .emplace_back(backend::cpu::MakeCpuDevice(
+                              mesh.device(Rank(r)).ordinal, /*num_threads=*/1))
+                          .get());
   }
   store::LoadTransaction transaction(made.plan, devices);
   SIGNET_RETURN_IF_ERROR(transaction.Read([&](Bytes done, Bytes total) {

@@ -39,9 +39,9 @@ std::string Model::contract_id() const {
 Result<void> Model::Unload() {
   const std::lock_guard lock(impl_->mutex);
   if (impl_->sessions > 0) {
-    return Fail(FailureKind::kState, "unload",
-                "sessions are alive on this model: " +
-                    std::to_string(impl_->sessions));
+    return Fail(
+        FailureKind::kState, "unload",
+        "sessions are alive on this model: " + std::to_string(impl_->sessions));
   }
   impl_->weights.reset();
   return {};

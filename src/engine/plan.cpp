@@ -94,8 +94,7 @@ Result<Plan> Plan::Make(const Source& source, const PlanOptions& options) {
   impl->admission = AdmitNow(*model_plan, impl->memory);
   RejectionList rejections;
   for (std::vector<step::ProgramDraft>& rank_drafts : drafts) {
-    std::vector<step::SealedProgram>& programs =
-        impl->programs.emplace_back();
+    std::vector<step::SealedProgram>& programs = impl->programs.emplace_back();
     for (step::ProgramDraft& draft : rank_drafts) {
       Result<step::SealedProgram> program =
           step::Seal(std::move(draft), *model_plan);
@@ -131,10 +130,10 @@ std::string Plan::Json() const { return PlanJson(*impl_); }
 Result<std::string> Plan::ProgramText(int rank, ShapeKind kind,
                                       int64_t rows) const {
   if (rank < 0 || rank >= impl_->plan->mesh().num_ranks()) {
-    return Reject(RejectionCode::kPlanOptionInvalid, "--rank",
-                  "the mesh has no such rank", std::to_string(rank),
-                  "0 ... " +
-                      std::to_string(impl_->plan->mesh().num_ranks() - 1));
+    return Reject(
+        RejectionCode::kPlanOptionInvalid, "--rank",
+        "the mesh has no such rank", std::to_string(rank),
+        "0 ... " + std::to_string(impl_->plan->mesh().num_ranks() - 1));
   }
   const plan::ShapeKind wanted = kind == ShapeKind::kDecode
                                      ? plan::ShapeKind::kDecode

@@ -63,8 +63,7 @@ std::string PlanText(const Plan::Impl& impl) {
   fmt::format_to(out, "  {} tensors, {} ({} bytes); {} skipped\n",
                  manifest.num_language_tensors(),
                  HumanBytes(manifest.language_bytes()),
-                 manifest.language_bytes().value(),
-                 manifest.skipped().size());
+                 manifest.language_bytes().value(), manifest.skipped().size());
   fmt::format_to(out, "mesh {}, {} rank{}{}\n", plan.mesh().spec().ToString(),
                  plan.mesh().num_ranks(),
                  plan.mesh().num_ranks() == 1 ? "" : "s",
@@ -72,8 +71,7 @@ std::string PlanText(const Plan::Impl& impl) {
   for (int r = 0; r < plan.mesh().num_ranks(); ++r) {
     const topology::DeviceIdentity& device = plan.mesh().device(Rank(r));
     fmt::format_to(out, "  rank {} on {} ({}, {})\n", r, DeviceName(device),
-                   device.architecture,
-                   HumanBytes(Bytes(device.memory_bytes)));
+                   device.architecture, HumanBytes(Bytes(device.memory_bytes)));
     AppendMemory(impl.memory.ranks[static_cast<size_t>(r)], text);
     fmt::format_to(out, "    {:<13}{:>12}, part of mapped\n", "expert bytes",
                    HumanBytes(plan.experts().ExpertBytes(Rank(r))));
@@ -84,8 +82,9 @@ std::string PlanText(const Plan::Impl& impl) {
   text += "numbers: weights as stored, arithmetic and activations fp32\n";
   text += "shapes";
   for (const step::SealedProgram& program : impl.programs.front()) {
-    fmt::format_to(out, "\n  {:<8}{:>5} rows, logits of {}, {} steps, "
-                        "program {}",
+    fmt::format_to(out,
+                   "\n  {:<8}{:>5} rows, logits of {}, {} steps, "
+                   "program {}",
                    Name(program.shape().kind), program.shape().rows,
                    program.shape().logits == plan::LogitsOf::kEveryRow
                        ? "every row"
@@ -117,8 +116,7 @@ std::string PlanJson(const Plan::Impl& impl) {
   const model::Manifest& manifest = plan.manifest();
   Json ranks = Json::array();
   for (int r = 0; r < plan.mesh().num_ranks(); ++r) {
-    const plan::RankMemory& memory =
-        impl.memory.ranks[static_cast<size_t>(r)];
+    const plan::RankMemory& memory = impl.memory.ranks[static_cast<size_t>(r)];
     ranks.push_back(
         {{"rank", r},
          {"device", DeviceName(plan.mesh().device(Rank(r)))},
@@ -151,21 +149,20 @@ std::string PlanJson(const Plan::Impl& impl) {
                 ->facts()
                 .lanes;
   }
-  const Json object = {
-      {"model", manifest.checkpoint().folder()},
-      {"model_type", plan.config().model_type},
-      {"tensors", manifest.num_language_tensors()},
-      {"weight_bytes", manifest.language_bytes().value()},
-      {"mesh", plan.mesh().spec().ToString()},
-      {"emulated", plan.mesh().emulated()},
-      {"context", plan.options().context},
-      {"batch", plan.options().batch},
-      {"kv", Name(plan.options().kv_dtype)},
-      {"ranks", std::move(ranks)},
-      {"shapes", std::move(shapes)},
-      {"collectives", std::move(collectives)},
-      {"fold_lanes", lanes},
-      {"contract", plan.contract_id().Hex()}};
+  const Json object = {{"model", manifest.checkpoint().folder()},
+                       {"model_type", plan.config().model_type},
+                       {"tensors", manifest.num_language_tensors()},
+                       {"weight_bytes", manifest.language_bytes().value()},
+                       {"mesh", plan.mesh().spec().ToString()},
+                       {"emulated", plan.mesh().emulated()},
+                       {"context", plan.options().context},
+                       {"batch", plan.options().batch},
+                       {"kv", Name(plan.options().kv_dtype)},
+                       {"ranks", std::move(ranks)},
+                       {"shapes", std::move(shapes)},
+                       {"collectives", std::move(collectives)},
+                       {"fold_lanes", lanes},
+                       {"contract", plan.contract_id().Hex()}};
   return object.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

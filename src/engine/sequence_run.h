@@ -19,10 +19,10 @@ namespace signet {
 class SequenceRun {
  public:
   struct Setup {
-    size_t index;                     // in the span of requests
-    std::vector<int32_t> prompt;      // not empty
-    const Request* request;           // outlives the run
-    const text::Tokenizer* tokenizer; // may be null
+    size_t index;                      // in the span of requests
+    std::vector<int32_t> prompt;       // not empty
+    const Request* request;            // outlives the run
+    const text::Tokenizer* tokenizer;  // may be null
     std::span<const int32_t> stop_ids;
     int64_t context;
     int32_t id_bound;

@@ -21,8 +21,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 Result<void> CheckSampling(const Request& request, const std::string& where) {
-  const auto refuse = [&](const char* what, std::string got,
-                          const char* want) {
+  const auto refuse = [&](const char* what, std::string got, const char* want) {
     return Reject(RejectionCode::kRequestInvalid, where, what, std::move(got),
                   want);
   };
@@ -111,8 +110,7 @@ Result<SequenceRun> Session::Impl::Prepare(const Request& request,
   const std::string where = fmt::format("request {}", index);
   SIGNET_RETURN_IF_ERROR(CheckSampling(request, where));
   const Model::Impl& made = model();
-  const auto vocab =
-      static_cast<int32_t>(made.plan->plan->config().vocab);
+  const auto vocab = static_cast<int32_t>(made.plan->plan->config().vocab);
   const int64_t context = made.plan->plan->options().context;
   std::vector<int32_t> prompt;
   // Ids without a token are masked when text is wanted.
@@ -173,8 +171,7 @@ Result<std::optional<Finish>> Session::Impl::Prefill(SequenceRun& run,
                       .slot = run.slot->value(),
                       .position = static_cast<int32_t>(done + i)});
     }
-    const bool every_row =
-        program.shape().logits == plan::LogitsOf::kEveryRow;
+    const bool every_row = program.shape().logits == plan::LogitsOf::kEveryRow;
     sampling.clear();
     for (int64_t i = every_row ? 0 : live - 1; i < live; ++i) {
       sampling.push_back(run.SamplingAt(done + i + 1));
@@ -209,8 +206,8 @@ Result<void> Session::Impl::Decode(std::vector<SequenceRun*>& active,
   SIGNET_ASSIGN_OR_RETURN(const exec::BoundProgram* program,
                           mesh->Decode(rows, sampling));
   for (size_t i = 0; i < active.size(); ++i) {
-    const std::optional<Finish> finish = active[i]->Take(
-        program->io().sampled[i], rows[i].position + 1, sink);
+    const std::optional<Finish> finish =
+        active[i]->Take(program->io().sampled[i], rows[i].position + 1, sink);
     active[i]->MarkToken(SecondsSince(start));
     if (finish) Finished(*active[i], *finish, std::nullopt, sink);
   }
@@ -239,8 +236,7 @@ Result<Session> Session::Make(const Model& model, int64_t slots) {
   const plan::PlanOptions& options = made.plan->options();
   if (slots < 1 || slots > options.batch) {
     return Reject(RejectionCode::kRequestInvalid, "session",
-                  "the number of slots is out of range",
-                  std::to_string(slots),
+                  "the number of slots is out of range", std::to_string(slots),
                   fmt::format("1 ... {} (--batch)", options.batch));
   }
   auto impl = std::make_unique<Impl>();

@@ -33,9 +33,8 @@ Source::Source(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
 
 Result<Source> Source::Open(std::string_view path_or_name,
                             const SearchPaths& paths) {
-  SIGNET_ASSIGN_OR_RETURN(
-      const std::filesystem::path folder,
-      model::Resolve(path_or_name, RegistryPaths(paths)));
+  SIGNET_ASSIGN_OR_RETURN(const std::filesystem::path folder,
+                          model::Resolve(path_or_name, RegistryPaths(paths)));
   SIGNET_ASSIGN_OR_RETURN(model::Checkpoint opened,
                           model::Checkpoint::Open(folder));
   auto impl = std::make_shared<Impl>();

@@ -30,8 +30,7 @@ Result<void> Binder::Check() const {
                    std::to_string(arenas_.generation()),
                    std::to_string(weights_->generation()));
   }
-  const topology::DeviceIdentity& device =
-      plan_.mesh().device(program_.rank());
+  const topology::DeviceIdentity& device = plan_.mesh().device(program_.rank());
   if (arenas_.device()->facts().identity != device.uuid) {
     rejections.Add(RejectionCode::kBindArenaDevice, "arenas",
                    "on a device that is not the rank's",
@@ -60,8 +59,7 @@ Result<void> Binder::Check() const {
         reinterpret_cast<uintptr_t>(arenas_.data(memory_class));
     if (address % plan::kBufferAlignment != 0) {
       rejections.Add(RejectionCode::kBindArenaMisaligned, where,
-                     "an arena is not aligned",
-                     fmt::format("{:#x}", address),
+                     "an arena is not aligned", fmt::format("{:#x}", address),
                      std::to_string(plan::kBufferAlignment));
     }
   }
@@ -149,8 +147,7 @@ BoundProgram Binder::Build(TapObserver* observer) && {
 Result<BoundProgram> Bind(const step::SealedProgram& program,
                           const plan::ModelPlan& plan,
                           std::shared_ptr<const store::WeightVersion> weights,
-                          const Arenas& arenas,
-                          TapObserver* observer,
+                          const Arenas& arenas, TapObserver* observer,
                           collective::InProcessGroup* group) {
   Binder binder(program, plan, std::move(weights), arenas, group);
   SIGNET_RETURN_IF_ERROR(binder.Check());

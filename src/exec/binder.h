@@ -39,7 +39,9 @@ class Binder {
     return id ? Address<T>(*id) : nullptr;
   }
   std::byte* Raw(BufferId id) const;
-  const step::BufferDecl& Decl(BufferId id) const { return program_.buffers()[id]; }
+  const step::BufferDecl& Decl(BufferId id) const {
+    return program_.buffers()[id];
+  }
   backend::WeightView Matrix(BufferId id) const;
   backend::VectorView Vector(BufferId id) const;
   backend::ExpertTableView Experts(BufferId id) const;

@@ -112,8 +112,7 @@ class BoundProgram {
 Result<BoundProgram> Bind(const step::SealedProgram& program,
                           const plan::ModelPlan& plan,
                           std::shared_ptr<const store::WeightVersion> weights,
-                          const Arenas& arenas,
-                          TapObserver* observer,
+                          const Arenas& arenas, TapObserver* observer,
                           collective::InProcessGroup* group = nullptr);
 
 }  // namespace signet::exec

@@ -15,6 +15,13 @@ tl::unexpected<Error> BadInput(const char* message, int64_t got,
                 std::to_string(got), fmt::format("under {}", limit));
 }
 
+// T3: memory of another generation is neither written nor run.
+Result<void> CheckGeneration(const BoundProgram& program) {
+  if (program.generation() == program.arenas().generation()) return {};
+  return Fail(FailureKind::kState, "call",
+              "the program was bound to weights of another generation");
+}
+
 Result<void> CheckRows(const BoundProgram& program,
                        std::span<const RowInput> rows) {
   const CallLimits& limits = program.limits();
@@ -120,11 +127,6 @@ std::string FlagText(int32_t flags) {
 }  // namespace
 
 Result<void> Executor::LaunchAll(const BoundProgram& program, int64_t live) {
-  // T3: memory of another generation never runs.
-  if (program.generation() != program.arenas().generation()) {
-    return Fail(FailureKind::kState, "call",
-                "the program was bound to weights of another generation");
-  }
   const IoViews& io = program.io();
   *io.live = static_cast<int32_t>(live);
   if (io.flags != nullptr) *io.flags = 0;
@@ -154,6 +156,7 @@ Result<void> Executor::LaunchAll(const BoundProgram& program, int64_t live) {
 Result<void> Executor::Run(const BoundProgram& program,
                            std::span<const RowInput> rows,
                            std::span<const backend::SamplingRow> sampling) {
+  SIGNET_RETURN_IF_ERROR(CheckGeneration(program));
   SIGNET_RETURN_IF_ERROR(CheckRows(program, rows));
   const size_t logit_rows =
       program.shape().logits == plan::LogitsOf::kEveryRow ? rows.size() : 1;
@@ -181,6 +184,7 @@ Result<void> Executor::Run(const BoundProgram& program,
 
 Result<void> Executor::RunBlock(const BoundProgram& program,
                                 const BlockInputs& inputs) {
+  SIGNET_RETURN_IF_ERROR(CheckGeneration(program));
   const CallLimits& limits = program.limits();
   const IoViews& io = program.io();
   if (inputs.live < 0 || inputs.live > program.shape().rows) {

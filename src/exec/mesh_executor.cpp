@@ -81,8 +81,7 @@ struct MeshExecutor::State {
       return Fail(FailureKind::kState, "mesh",
                   "a rank failed; the group needs a reset");
     }
-    running.store(static_cast<int>(threads.size()),
-                  std::memory_order_relaxed);
+    running.store(static_cast<int>(threads.size()), std::memory_order_relaxed);
     turn.fetch_add(1, std::memory_order_release);
     turn.notify_all();
     RunRank(ranks.front());
@@ -117,8 +116,8 @@ Result<std::unique_ptr<MeshExecutor>> MeshExecutor::Make(
   for (const RankSetup& rank : ranks) programs.push_back(rank.programs);
   SIGNET_RETURN_IF_ERROR(Preflight(plan, programs));
 
-  auto state = std::make_unique<State>(static_cast<int>(ranks.size()),
-                                       deadline);
+  auto state =
+      std::make_unique<State>(static_cast<int>(ranks.size()), deadline);
   collective::InProcessGroup* group =
       ranks.size() > 1 ? &state->group : nullptr;
   for (size_t r = 0; r < ranks.size(); ++r) {
@@ -126,8 +125,8 @@ Result<std::unique_ptr<MeshExecutor>> MeshExecutor::Make(
     driver.device = std::move(ranks[r].device);
     SIGNET_ASSIGN_OR_RETURN(
         driver.programs,
-        ProgramSet::Make(ranks[r].programs, plan, weights,
-                         driver.device.get(), ranks[r].observer, group));
+        ProgramSet::Make(ranks[r].programs, plan, weights, driver.device.get(),
+                         ranks[r].observer, group));
     driver.executor.emplace(driver.device.get());
   }
   // All ranks are bound before any driver starts.

@@ -51,20 +51,18 @@ void CompareMeetings(const std::vector<Meeting>& first,
   for (size_t i = 0; i < first.size(); ++i) {
     const Meeting& a = first[i];
     const Meeting& b = other[i];
-    const bool listed =
-        std::find(b.group->ranks.begin(), b.group->ranks.end(), Rank(rank)) !=
-        b.group->ranks.end();
+    const bool listed = std::find(b.group->ranks.begin(), b.group->ranks.end(),
+                                  Rank(rank)) != b.group->ranks.end();
     if (a.kind == b.kind && a.row == b.row && *a.group == *b.group &&
         a.elements == b.elements && listed) {
       continue;
     }
-    rejections.Add(
-        RejectionCode::kGroupMismatch, where,
-        fmt::format("collective {} is not that of rank 0", i),
-        fmt::format("{} row {} of {} elements", b.kind, b.row.value(),
-                    b.elements),
-        fmt::format("{} row {} of {} elements", a.kind, a.row.value(),
-                    a.elements));
+    rejections.Add(RejectionCode::kGroupMismatch, where,
+                   fmt::format("collective {} is not that of rank 0", i),
+                   fmt::format("{} row {} of {} elements", b.kind,
+                               b.row.value(), b.elements),
+                   fmt::format("{} row {} of {} elements", a.kind,
+                               a.row.value(), a.elements));
   }
 }
 
@@ -78,11 +76,10 @@ Result<void> Preflight(
   for (size_t r = 0; r < programs.size(); ++r) {
     const int rank = static_cast<int>(r);
     if (programs[r].size() != shapes.size()) {
-      rejections.Add(RejectionCode::kProgramHeaderMismatch,
-                     fmt::format("rank {}", rank),
-                     "not one program a shape of the plan",
-                     std::to_string(programs[r].size()),
-                     std::to_string(shapes.size()));
+      rejections.Add(
+          RejectionCode::kProgramHeaderMismatch, fmt::format("rank {}", rank),
+          "not one program a shape of the plan",
+          std::to_string(programs[r].size()), std::to_string(shapes.size()));
       continue;
     }
     for (size_t i = 0; i < shapes.size(); ++i) {

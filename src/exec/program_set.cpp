@@ -78,8 +78,8 @@ void ProgramSet::WriteConstants(const plan::ModelPlan& plan) {
   if (inv_freq == nullptr) return;
   for (int64_t i = 0; i < config.rotary_dim / 2; ++i) {
     // As the reference rounds: exponent, power and reciprocal in fp32.
-    const float exponent = static_cast<float>(2 * i) /
-                           static_cast<float>(config.rotary_dim);
+    const float exponent =
+        static_cast<float>(2 * i) / static_cast<float>(config.rotary_dim);
     const auto power = static_cast<float>(
         std::pow(config.rope_theta, static_cast<double>(exponent)));
     inv_freq[i] = 1.0f / power;

@@ -136,23 +136,22 @@ Launch Binder::Resolve(const step::Conv& s) const {
 }
 
 Launch Binder::Resolve(const step::DeltaRule& s) const {
-  return backend::DeltaRuleArgs{
-      .rows = rows_,
-      .form = s.form == step::DeltaForm::kChunked
-                  ? backend::DeltaForm::kChunked
-                  : backend::DeltaForm::kRecurrent,
-      .key_heads = s.key_heads,
-      .value_heads = s.value_heads,
-      .key_dim = s.key_dim,
-      .value_dim = s.value_dim,
-      .qkv = Address<float>(s.qkv),
-      .b = Address<float>(s.b),
-      .a = Address<float>(s.a),
-      .a_log = Vector(s.a_log),
-      .dt_bias = Vector(s.dt_bias),
-      .state = Address<float>(s.state),
-      .scratch = Address<float>(s.scratch),
-      .out = Address<float>(s.out)};
+  return backend::DeltaRuleArgs{.rows = rows_,
+                                .form = s.form == step::DeltaForm::kChunked
+                                            ? backend::DeltaForm::kChunked
+                                            : backend::DeltaForm::kRecurrent,
+                                .key_heads = s.key_heads,
+                                .value_heads = s.value_heads,
+                                .key_dim = s.key_dim,
+                                .value_dim = s.value_dim,
+                                .qkv = Address<float>(s.qkv),
+                                .b = Address<float>(s.b),
+                                .a = Address<float>(s.a),
+                                .a_log = Vector(s.a_log),
+                                .dt_bias = Vector(s.dt_bias),
+                                .state = Address<float>(s.state),
+                                .scratch = Address<float>(s.scratch),
+                                .out = Address<float>(s.out)};
 }
 
 Launch Binder::Resolve(const step::GatedNorm& s) const {
@@ -235,20 +234,19 @@ Launch Binder::Resolve(const step::IndexedMoeGemv& s) const {
 
 Launch Binder::Resolve(const step::MoeScatter& s) const {
   const backend::ExpertTableView table = Experts(s.experts);
-  return backend::ScatterArgs{
-      .rows = rows_,
-      .top_k = View(s.experts)->top_k,
-      .num_experts = table.num_experts,
-      .num_local = table.num_local,
-      .global_to_local = table.global_to_local,
-      .tile_rows = s.tile_rows,
-      .max_rows = Decl(s.sorted_slot).shape[0],
-      .ids = Address<int32_t>(s.ids),
-      .counts = Address<int32_t>(s.counts),
-      .offsets = Address<int32_t>(s.offsets),
-      .sorted_slot = Address<int32_t>(s.sorted_slot),
-      .tile_expert = Address<int32_t>(s.tile_expert),
-      .inverse_perm = Address<int32_t>(s.inverse_perm)};
+  return backend::ScatterArgs{.rows = rows_,
+                              .top_k = View(s.experts)->top_k,
+                              .num_experts = table.num_experts,
+                              .num_local = table.num_local,
+                              .global_to_local = table.global_to_local,
+                              .tile_rows = s.tile_rows,
+                              .max_rows = Decl(s.sorted_slot).shape[0],
+                              .ids = Address<int32_t>(s.ids),
+                              .counts = Address<int32_t>(s.counts),
+                              .offsets = Address<int32_t>(s.offsets),
+                              .sorted_slot = Address<int32_t>(s.sorted_slot),
+                              .tile_expert = Address<int32_t>(s.tile_expert),
+                              .inverse_perm = Address<int32_t>(s.inverse_perm)};
 }
 
 Launch Binder::Resolve(const step::GroupedMoeGemm& s) const {
@@ -298,20 +296,19 @@ Launch Binder::Resolve(const step::MoeActivation& s) const {
 
 Launch Binder::Resolve(const step::MoeCombine& s) const {
   const backend::ExpertTableView table = Experts(s.experts);
-  return backend::CombineArgs{
-      .rows = rows_,
-      .top_k = View(s.experts)->top_k,
-      .num_experts = table.num_experts,
-      .lanes = s.lanes,
-      .first_lane = s.first_lane,
-      .num_lanes = s.num_lanes,
-      .width = Decl(s.out).shape[1],
-      .ids = Address<int32_t>(s.ids),
-      .weights = Address<float>(s.weights),
-      .d = Address<float>(s.d),
-      .inverse_perm = Address<int32_t>(s.inverse_perm),
-      .global_to_local = table.global_to_local,
-      .out = Address<float>(s.out)};
+  return backend::CombineArgs{.rows = rows_,
+                              .top_k = View(s.experts)->top_k,
+                              .num_experts = table.num_experts,
+                              .lanes = s.lanes,
+                              .first_lane = s.first_lane,
+                              .num_lanes = s.num_lanes,
+                              .width = Decl(s.out).shape[1],
+                              .ids = Address<int32_t>(s.ids),
+                              .weights = Address<float>(s.weights),
+                              .d = Address<float>(s.d),
+                              .inverse_perm = Address<int32_t>(s.inverse_perm),
+                              .global_to_local = table.global_to_local,
+                              .out = Address<float>(s.out)};
 }
 
 Launch Binder::Identity(BufferId x, BufferId out,
@@ -326,8 +323,7 @@ Launch Binder::Identity(BufferId x, BufferId out,
 Launch Binder::Resolve(const step::AllReduce& s) const {
   if (s.group.ranks.size() == 1) return Identity(s.x, s.out, s.group);
   SIGNET_CHECK(group_ != nullptr &&
-               static_cast<size_t>(group_->members()) ==
-                   s.group.ranks.size());
+               static_cast<size_t>(group_->members()) == s.group.ranks.size());
   int member = 0;
   while (s.group.ranks[static_cast<size_t>(member)] != program_.rank()) {
     ++member;
@@ -360,16 +356,16 @@ Launch Binder::Resolve(const step::Logits& s) const {
 }
 
 Launch Binder::Resolve(const step::Sample& s) const {
-  return backend::SampleArgs{
-      .rows = rows_,
-      .which = s.which == step::LogitRows::kAll ? backend::LogitRows::kAll
-                                                : backend::LogitRows::kLast,
-      .vocab = Decl(s.logits).shape[1],
-      .logits = Address<float>(s.logits),
-      .params = Address<backend::SamplingRow>(s.params),
-      .scratch = Address<int32_t>(s.scratch),
-      .ids = Address<int32_t>(s.ids),
-      .flag = Address<int32_t>(s.flag)};
+  return backend::SampleArgs{.rows = rows_,
+                             .which = s.which == step::LogitRows::kAll
+                                          ? backend::LogitRows::kAll
+                                          : backend::LogitRows::kLast,
+                             .vocab = Decl(s.logits).shape[1],
+                             .logits = Address<float>(s.logits),
+                             .params = Address<backend::SamplingRow>(s.params),
+                             .scratch = Address<int32_t>(s.scratch),
+                             .ids = Address<int32_t>(s.ids),
+                             .flag = Address<int32_t>(s.flag)};
 }
 
 }  // namespace signet::exec

@@ -19,8 +19,7 @@ SequenceState::SequenceState(const plan::StateLayout& layout, int64_t slots,
 }
 
 void SequenceState::SetPage(SequenceSlot slot, int64_t page, int32_t value) {
-  const auto at =
-      static_cast<size_t>(slot.value() * pages_per_slot_ + page);
+  const auto at = static_cast<size_t>(slot.value() * pages_per_slot_ + page);
   for (const std::span<int32_t> table : page_tables_) table[at] = value;
 }
 

@@ -80,10 +80,9 @@ class ModelLowering {
                                ? FullAttention(layer, x)
                                : LinearAttention(layer, x);
     const BufferId middle = Add(Named(layer, "middle"), residual, mixed);
-    const BufferId y =
-        Norm(Named(layer, "y"), middle, Role::kPostNorm, layer);
-    const BufferId fed = kind.mlp == model::MlpKind::kMoe ? Moe(layer, y)
-                                                          : Dense(layer, y);
+    const BufferId y = Norm(Named(layer, "y"), middle, Role::kPostNorm, layer);
+    const BufferId fed =
+        kind.mlp == model::MlpKind::kMoe ? Moe(layer, y) : Dense(layer, y);
     return Add(Named(layer, "residual"), middle, fed);
   }
 
@@ -179,12 +178,11 @@ class ModelLowering {
         .dt_bias = builder_.Weight(Role::kDtBias, layer),
         .slot = builder_.Slot(),
         .position = builder_.Position(),
-        .state =
-            builder_.State(Named(layer, "delta_state"), *state.recurrent),
+        .state = builder_.State(Named(layer, "delta_state"), *state.recurrent),
         .scratch = scratch,
         .out = o,
-        .form = chunked ? step::DeltaForm::kChunked
-                        : step::DeltaForm::kRecurrent,
+        .form =
+            chunked ? step::DeltaForm::kChunked : step::DeltaForm::kRecurrent,
         .key_heads = config_.linear_key_heads,
         .value_heads = heads,
         .key_dim = config_.linear_key_dim,
@@ -242,15 +240,14 @@ class ModelLowering {
   }
 
   void AppendHead(BufferId residual) {
-    const BufferId x =
-        Norm("final", residual, Role::kFinalNorm, std::nullopt);
+    const BufferId x = Norm("final", residual, Role::kFinalNorm, std::nullopt);
     const plan::ProgramShape& shape = builder_.shape();
     const step::LogitRows which = shape.logits == plan::LogitsOf::kEveryRow
                                       ? step::LogitRows::kAll
                                       : step::LogitRows::kLast;
     const tensor::Shape table = {shape.logit_rows(), config_.vocab};
-    const BufferId logits = builder_.Io(IoRole::kLogits, BufferKind::kWork,
-                                        DType::kF32, table);
+    const BufferId logits =
+        builder_.Io(IoRole::kLogits, BufferKind::kWork, DType::kF32, table);
     builder_.Append(
         step::Logits{.x = x,
                      .weight = builder_.Weight(Role::kLmHead, std::nullopt),

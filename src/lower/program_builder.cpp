@@ -97,10 +97,9 @@ BufferId ProgramBuilder::Experts(const plan::ExpertView& view,
   const bool gate_up = which == step::ExpertPart::kGateUp;
   const bool own_memory = view->parallelism != plan::Parallelism::kSingle;
   const tensor::Shape shape =
-      gate_up ? tensor::Shape{view->num_local, 2 * view->local_width,
-                              view->hidden}
-              : tensor::Shape{view->num_local, view->hidden,
-                              view->local_width};
+      gate_up
+          ? tensor::Shape{view->num_local, 2 * view->local_width, view->hidden}
+          : tensor::Shape{view->num_local, view->hidden, view->local_width};
   return Declare(
       {.name = fmt::format("w.{}.experts.{}", view->layer.value(),
                            gate_up ? "gate_up" : "down"),
@@ -158,17 +157,16 @@ Result<step::ProgramDraft> ProgramBuilder::Finish() && {
   const auto num_steps = static_cast<int64_t>(draft_.steps.size());
   IdVector<BufferId, Lifetime> lifetimes(draft_.buffers.size());
   for (int64_t i = 0; i < num_steps; ++i) {
-    step::ForEachOperand(
-        draft_.steps[static_cast<size_t>(i)],
-        [&](std::string_view, BufferId id, step::Access) {
-          Lifetime& lifetime = lifetimes[id];
-          if (lifetime.first < 0) lifetime.first = i;
-          lifetime.last = i;
-        });
+    step::ForEachOperand(draft_.steps[static_cast<size_t>(i)],
+                         [&](std::string_view, BufferId id, step::Access) {
+                           Lifetime& lifetime = lifetimes[id];
+                           if (lifetime.first < 0) lifetime.first = i;
+                           lifetime.last = i;
+                         });
   }
 
-  for (const MemoryClass arena : {MemoryClass::kWorkspace, MemoryClass::kIo,
-                                  MemoryClass::kDense}) {
+  for (const MemoryClass arena :
+       {MemoryClass::kWorkspace, MemoryClass::kIo, MemoryClass::kDense}) {
     std::vector<plan::LayoutRequest> requests;
     std::vector<BufferId> ids;
     for (size_t i = 0; i < draft_.buffers.size(); ++i) {
@@ -182,17 +180,16 @@ Result<step::ProgramDraft> ProgramBuilder::Finish() && {
       }
       // What the executor writes or reads lives around the call.
       const bool whole_call = arena != MemoryClass::kWorkspace;
-      requests.push_back({.size = buffer.size,
-                          .alignment = plan::kBufferAlignment,
-                          .first_step = whole_call ? 0 : lifetimes[id].first,
-                          .last_step =
-                              whole_call ? num_steps : lifetimes[id].last});
+      requests.push_back(
+          {.size = buffer.size,
+           .alignment = plan::kBufferAlignment,
+           .first_step = whole_call ? 0 : lifetimes[id].first,
+           .last_step = whole_call ? num_steps : lifetimes[id].last});
       ids.push_back(id);
     }
     const plan::Layout layout = plan::LayOut(requests);
     if (layout.total.overflowed()) {
-      return Reject(RejectionCode::kCapacityOverflow,
-                    std::string(Name(arena)),
+      return Reject(RejectionCode::kCapacityOverflow, std::string(Name(arena)),
                     "the buffers of this shape do not fit 64 bits",
                     std::to_string(draft_.shape.rows));
     }

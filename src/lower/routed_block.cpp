@@ -40,8 +40,7 @@ BufferId AppendActivation(ProgramBuilder& builder, const plan::ExpertView& view,
                           BufferId gate, BufferId up, int64_t slots) {
   const BufferId act =
       builder.Work(Prefix(view) + "act", DType::kF32,
-                   {slots, view->local_width}, PartOf(view),
-                   view->down_basis);
+                   {slots, view->local_width}, PartOf(view), view->down_basis);
   builder.Append(step::MoeActivation{.gate = gate, .up = up, .out = act});
   return act;
 }
@@ -126,15 +125,13 @@ Expanded AppendGrouped(ProgramBuilder& builder, const plan::ExpertView& view,
 }  // namespace
 
 Grammar GrammarOf(const plan::ProgramShape& shape) {
-  return shape.kind == plan::ShapeKind::kDecode &&
-                 shape.rows <= kMaxIndexedRows
+  return shape.kind == plan::ShapeKind::kDecode && shape.rows <= kMaxIndexedRows
              ? Grammar::kIndexed
              : Grammar::kGrouped;
 }
 
 RouteBuffers AppendSoftmaxRoute(ProgramBuilder& builder,
-                                const plan::ExpertView& view,
-                                BufferId scores) {
+                                const plan::ExpertView& view, BufferId scores) {
   step::MoeRoute route =
       RouteStep(builder, view, step::RouterKind::kSoftmaxTopK);
   route.scores = scores;
@@ -150,9 +147,8 @@ void AppendRoutedBlock(ProgramBuilder& builder, const plan::ExpertView& view,
       GrammarOf(builder.shape()) == Grammar::kIndexed
           ? AppendIndexed(builder, view, route.ids, x, slots)
           : AppendGrouped(builder, view, route.ids, x, slots);
-  const BufferId partial =
-      builder.Work(Prefix(view) + "partial", view->hidden,
-                   step::Part::Partial(view->axis));
+  const BufferId partial = builder.Work(Prefix(view) + "partial", view->hidden,
+                                        step::Part::Partial(view->axis));
   builder.Append(step::MoeCombine{.experts = expanded.experts_down,
                                   .d = expanded.d,
                                   .ids = route.ids,
@@ -194,8 +190,8 @@ Result<step::ProgramDraft> RoutedBlock(const plan::ModelPlan& plan,
   } else {
     const tensor::Shape routes = {shape.rows, view->top_k};
     step::MoeRoute route = RouteStep(builder, view, router);
-    route.in_ids = builder.Io(IoRole::kRouteIds, BufferKind::kInput,
-                              DType::kI32, routes);
+    route.in_ids =
+        builder.Io(IoRole::kRouteIds, BufferKind::kInput, DType::kI32, routes);
     route.in_weights = builder.Io(IoRole::kRouteWeights, BufferKind::kInput,
                                   DType::kF32, routes);
     builder.Append(route);

@@ -28,8 +28,7 @@ struct RouteBuffers {
 /// Appends the block from its route to the all-reduce; returns the reduced
 /// sum, whole [B, H]. `reduced` is where it goes.
 void AppendRoutedBlock(ProgramBuilder& builder, const plan::ExpertView& view,
-                       const RouteBuffers& route, BufferId x,
-                       BufferId reduced);
+                       const RouteBuffers& route, BufferId x, BufferId reduced);
 
 /// Softmax top-k on `scores` [B, E].
 RouteBuffers AppendSoftmaxRoute(ProgramBuilder& builder,

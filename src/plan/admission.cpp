@@ -79,8 +79,7 @@ Result<void> Admit(const model::ModelConfig& config, const topology::Mesh& mesh,
                                std::numeric_limits<int32_t>::max()),
              rejections);
   CheckRange("--batch", options.batch, 1, kMaxBatch, rejections);
-  CheckRange("page tokens", options.page_tokens, 1, kMaxPageTokens,
-             rejections);
+  CheckRange("page tokens", options.page_tokens, 1, kMaxPageTokens, rejections);
   if (options.kv_dtype != tensor::DType::kF32 &&
       options.kv_dtype != tensor::DType::kBF16) {
     rejections.Add(RejectionCode::kPlanOptionInvalid, "--kv",

@@ -31,16 +31,17 @@ std::string ContractText(const ModelPlan& plan) {
   for (const model::ExpertGroup& group : manifest.expert_groups()) {
     for (int r = 0; r < plan.mesh().num_ranks(); ++r) {
       const ExpertView& view = *plan.experts().View(group.layer, Rank(r));
-      line("experts layer={} rank={} E={} local={} K={} H={} I={} local_I={} "
-           "gate_up={}/{} down={}/{} renormalise={} {} axis={} lanes={} "
-           "own_lanes={}+{} row={}",
-           group.layer.value(), r, view->num_experts, view->num_local,
-           view->top_k, view->hidden, view->width, view->local_width,
-           Name(view->gate_up_dtype), Name(view->gate_up_basis),
-           Name(view->down_dtype), Name(view->down_basis),
-           view->renormalise ? 1 : 0, Name(view->parallelism),
-           Name(view->axis), view->lanes, view->first_lane, view->num_lanes,
-           view->collective.value());
+      line(
+          "experts layer={} rank={} E={} local={} K={} H={} I={} local_I={} "
+          "gate_up={}/{} down={}/{} renormalise={} {} axis={} lanes={} "
+          "own_lanes={}+{} row={}",
+          group.layer.value(), r, view->num_experts, view->num_local,
+          view->top_k, view->hidden, view->width, view->local_width,
+          Name(view->gate_up_dtype), Name(view->gate_up_basis),
+          Name(view->down_dtype), Name(view->down_basis),
+          view->renormalise ? 1 : 0, Name(view->parallelism), Name(view->axis),
+          view->lanes, view->first_lane, view->num_lanes,
+          view->collective.value());
     }
     std::vector<int32_t> owners;
     for (const ExpertPlacement& placement :

@@ -3,46 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 namespace signet::plan {
 namespace {
-
-// The refusals of P0 that only a hand-made or damaged group can show; the
-// manifest's own checks come before.
-void CheckGroup(const model::ExpertGroup& group,
-                const model::Manifest& manifest, RejectionList& rejections) {
-  const std::string where = fmt::format("layer {}", group.layer.value());
-  const tensor::Shape up_shape = {group.width, group.hidden};
-  const tensor::Shape down_shape = {group.hidden, group.width};
-  if (group.gate.shape != up_shape || group.up.shape != up_shape ||
-      group.down.shape != down_shape) {
-    rejections.Add(RejectionCode::kTensorShapeMismatch, where,
-                   "expert shapes do not fit the group",
-                   ToString(group.down.shape), ToString(down_shape));
-  }
-  if (group.gate.dtype != group.up.dtype) {
-    rejections.Add(RejectionCode::kExpertFormatsMixed, where,
-                   "gate and up of the experts have two dtypes");
-  }
-  for (const model::ExpertProjection* projection :
-       {&group.gate, &group.up, &group.down}) {
-    if (static_cast<int64_t>(projection->sources.size()) !=
-        group.num_experts) {
-      rejections.Add(RejectionCode::kExpertSetInvalid, where,
-                     "not one source an expert",
-                     std::to_string(projection->sources.size()),
-                     std::to_string(group.num_experts));
-    }
-  }
-  const auto& schedule = manifest.schedule();
-  if (!schedule.Contains(group.collective) ||
-      schedule[group.collective].kind != model::CollectiveKind::kAllReduce ||
-      schedule[group.collective].layer != group.layer) {
-    rejections.Add(RejectionCode::kScheduleRowMissing, where,
-                   "the expert group has no all-reduce in the schedule");
-  }
-}
 
 // Of gate and up together (2 matrices) or of down (1), on one rank.
 Bytes ProjectionBytes(const model::ExpertGroup& group, uint64_t matrices,
@@ -97,8 +62,6 @@ Result<ExpertPlan> ExpertPlan::Make(const model::Manifest& manifest,
   plan.views_.resize(static_cast<size_t>(num_ranks));
   plan.bytes_.resize(static_cast<size_t>(num_ranks));
   for (const model::ExpertGroup& group : manifest.expert_groups()) {
-    CheckGroup(group, manifest, rejections);
-    if (!rejections.empty()) continue;
     const topology::Axis axis = manifest.schedule()[group.collective].axis;
     const int64_t owners = mesh.size(axis);
     const int64_t lanes = FoldLanes(group.num_experts);
@@ -121,16 +84,15 @@ Result<ExpertPlan> ExpertPlan::Make(const model::Manifest& manifest,
       const std::vector<Rank> ranks = mesh.Group(axis, Rank(r));
       std::vector<ExpertPlacement> partition;
       for (int64_t e = 0; e < group.num_experts; ++e) {
-        partition.push_back(
-            {ExpertId(static_cast<int32_t>(e)),
-             ranks[static_cast<size_t>(e / num_local)],
-             LocalExpert(static_cast<int32_t>(e % num_local))});
+        partition.push_back({ExpertId(static_cast<int32_t>(e)),
+                             ranks[static_cast<size_t>(e / num_local)],
+                             LocalExpert(static_cast<int32_t>(e % num_local))});
       }
       Bytes& bytes = plan.bytes_[static_cast<size_t>(r)];
       const Bytes gate_up_offset = bytes;
       const Bytes down_offset =
-          gate_up_offset + ProjectionBytes(group, 2, group.gate.dtype,
-                                           num_local, group.width);
+          gate_up_offset +
+          ProjectionBytes(group, 2, group.gate.dtype, num_local, group.width);
       bytes = down_offset + ProjectionBytes(group, 1, group.down.dtype,
                                             num_local, group.width);
       const ExpertView::Facts facts = {

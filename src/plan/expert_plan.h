@@ -39,12 +39,12 @@ class ExpertView {
   struct Facts {
     LayerId layer;
     Rank rank;
-    int64_t num_experts;   // E
-    int64_t num_local;     // E_r
-    int64_t top_k;         // K
-    int64_t hidden;        // H
-    int64_t width;         // I, global
-    int64_t local_width;   // I_r
+    int64_t num_experts;  // E
+    int64_t num_local;    // E_r
+    int64_t top_k;        // K
+    int64_t hidden;       // H
+    int64_t width;        // I, global
+    int64_t local_width;  // I_r
     tensor::DType gate_up_dtype;
     tensor::DType down_dtype;
     tensor::Basis gate_up_basis;  // of the input of gate and up
@@ -90,8 +90,8 @@ int64_t FoldLanes(int64_t num_experts);
 
 class ExpertPlan {
  public:
-  /// Refuses, with all reasons: P0's cases, E mod N, a schedule row that is
-  /// absent or of another axis.
+  /// Refuses, with all reasons, experts or fold lanes that the axis does not
+  /// divide (P0, N2). Shapes and formats are proven by the manifest.
   static Result<ExpertPlan> Make(const model::Manifest& manifest,
                                  const topology::Mesh& mesh);
 

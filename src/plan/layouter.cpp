@@ -26,8 +26,8 @@ Layout LayOut(const std::vector<LayoutRequest>& requests) {
       }
       const Bytes other_begin(layout.offsets[other_index]);
       if (offset + request.size <= other_begin) break;
-      offset = std::max(offset, (other_begin + other.size)
-                                    .AlignUp(request.alignment));
+      offset = std::max(offset,
+                        (other_begin + other.size).AlignUp(request.alignment));
     }
     const Bytes end = offset + request.size;
     if (end.overflowed()) {

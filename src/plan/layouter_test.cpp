@@ -29,8 +29,7 @@ TEST(Layouter, P4_NoTwoLiveBuffersOverlapWhateverTheRequests) {
       for (size_t b = 0; b < a; ++b) {
         if (!LivesOverlap(requests[a], requests[b])) continue;
         const bool apart =
-            layout.offsets[a] + requests[a].size.value() <=
-                layout.offsets[b] ||
+            layout.offsets[a] + requests[a].size.value() <= layout.offsets[b] ||
             layout.offsets[b] + requests[b].size.value() <= layout.offsets[a];
         EXPECT_TRUE(apart) << "round " << round;
       }
@@ -39,9 +38,8 @@ TEST(Layouter, P4_NoTwoLiveBuffersOverlapWhateverTheRequests) {
 }
 
 TEST(Layouter, ReusesWhatIsNoLongerLive) {
-  const std::vector<LayoutRequest> chain = {{Bytes(100), 1, 0, 1},
-                                            {Bytes(100), 1, 1, 2},
-                                            {Bytes(100), 1, 2, 3}};
+  const std::vector<LayoutRequest> chain = {
+      {Bytes(100), 1, 0, 1}, {Bytes(100), 1, 1, 2}, {Bytes(100), 1, 2, 3}};
   EXPECT_EQ(LayOut(chain).total, Bytes(200));
 }
 

@@ -55,7 +55,8 @@ Result<std::shared_ptr<const ModelPlan>> MakeModelPlan(
         {ShapeKind::kPrefill, rows,
          complete.all_logits ? LogitsOf::kEveryRow : LogitsOf::kLastRow});
   }
-  SIGNET_ASSIGN_OR_RETURN(ExpertPlan experts, ExpertPlan::Make(*manifest, mesh));
+  SIGNET_ASSIGN_OR_RETURN(ExpertPlan experts,
+                          ExpertPlan::Make(*manifest, mesh));
   StateLayout state = LayOutState(manifest->config(), complete);
   if (state.kv_bytes.overflowed() || state.recurrent_bytes.overflowed()) {
     return Reject(RejectionCode::kCapacityOverflow, "--ctx, --batch",

@@ -31,15 +31,15 @@ StateLayout LayOutState(const model::ModelConfig& config,
       buffers.v =
           Place(MemoryClass::kKv, options.kv_dtype, pages, state.kv_bytes);
     } else {
-      buffers.recurrent = Place(
-          MemoryClass::kRecurrent, tensor::DType::kF32,
-          {options.batch, config.linear_value_heads, config.linear_key_dim,
-           config.linear_value_dim},
-          state.recurrent_bytes);
-      buffers.conv = Place(
-          MemoryClass::kRecurrent, tensor::DType::kF32,
-          {options.batch, config.conv_channels(), config.conv_taps - 1},
-          state.recurrent_bytes);
+      buffers.recurrent =
+          Place(MemoryClass::kRecurrent, tensor::DType::kF32,
+                {options.batch, config.linear_value_heads,
+                 config.linear_key_dim, config.linear_value_dim},
+                state.recurrent_bytes);
+      buffers.conv =
+          Place(MemoryClass::kRecurrent, tensor::DType::kF32,
+                {options.batch, config.conv_channels(), config.conv_taps - 1},
+                state.recurrent_bytes);
     }
   }
   return state;

@@ -45,8 +45,7 @@ std::vector<FileRange> WeightRanges(const model::Manifest& manifest) {
 LoadTransaction::LoadTransaction(std::shared_ptr<const plan::ModelPlan> plan,
                                  std::vector<backend::Device*> devices)
     : plan_(std::move(plan)), devices_(std::move(devices)) {
-  SIGNET_CHECK(static_cast<int>(devices_.size()) ==
-               plan_->mesh().num_ranks());
+  SIGNET_CHECK(static_cast<int>(devices_.size()) == plan_->mesh().num_ranks());
 }
 
 Result<void> LoadTransaction::Read(const Progress& progress) {
@@ -55,8 +54,8 @@ Result<void> LoadTransaction::Read(const Progress& progress) {
   for (const model::OpenedFile& file : checkpoint.weight_files()) {
     SIGNET_ASSIGN_OR_RETURN(
         backend::FileMapping mapping,
-        devices_.front()->Map(file.descriptor(), Bytes(file.identity().size_bytes),
-                     file.path()));
+        devices_.front()->Map(file.descriptor(),
+                              Bytes(file.identity().size_bytes), file.path()));
     mappings_.Push(std::move(mapping));
   }
   for (const FileRange& range : WeightRanges(plan_->manifest())) {
@@ -133,8 +132,8 @@ Result<WeightVersion::RankExperts> LoadTransaction::LoadExperts(
         .layer = group.layer,
         .experts = std::vector<backend::ExpertPointers>(
             static_cast<size_t>(facts.num_local)),
-        .global_to_local = std::vector<int32_t>(
-            static_cast<size_t>(facts.num_experts), -1)};
+        .global_to_local =
+            std::vector<int32_t>(static_cast<size_t>(facts.num_experts), -1)};
     for (const plan::ExpertPlacement& placement : view->partition()) {
       if (placement.owner != rank) continue;
       const auto expert = static_cast<size_t>(placement.expert.value());

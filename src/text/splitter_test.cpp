@@ -106,6 +106,10 @@ TEST(SplitterTest, AWindowNeverCutsACharacter) {
     Pieces expected = {letters};
     if (shift > 0) expected = {std::string(shift, '.'), letters};
     EXPECT_EQ(Split("\\p{L}+", text), expected);
+    // U+4E2D is E4 B8 AD: read from its middle it would be one of these.
+    std::string gap(shift, '.');
+    for (int i = 0; i < 100; ++i) gap += "\u4E2D";
+    EXPECT_EQ(Split("[\u00AD\u00B8]", gap), Pieces{gap});
   }
 }
 

@@ -113,8 +113,7 @@ Result<Mesh> Mesh::Make(const MeshSpec& spec,
     }
   }
   // CPU ranks of one host are emulated by definition (M4).
-  const bool cpu_ranks =
-      devices.size() > 1 && devices.front().backend == "cpu";
+  const bool cpu_ranks = devices.size() > 1 && devices.front().backend == "cpu";
   return Mesh(spec, std::move(devices), repeated || cpu_ranks, NextEpoch());
 }
 

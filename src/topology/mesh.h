@@ -41,9 +41,9 @@ class MeshSpec {
 
 /// Facts of one physical device. Two ranks on one device need emulation.
 struct DeviceIdentity {
-  std::string backend;       // "cpu", "gpu"
-  std::string uuid;          // machine id and ordinal for a CPU
-  std::string pci;           // empty for a CPU
+  std::string backend;  // "cpu", "gpu"
+  std::string uuid;     // machine id and ordinal for a CPU
+  std::string pci;      // empty for a CPU
   int ordinal = 0;
   std::string architecture;  // "AVX3", "sm_90"
   uint64_t memory_bytes = 0;

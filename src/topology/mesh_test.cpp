@@ -25,8 +25,7 @@ Mesh MakeMesh(std::string_view text) {
 
 template <typename T>
 bool Refuses(const Result<T>& result, RejectionCode code) {
-  return !result.has_value() &&
-         std::get<Rejections>(result.error()).Has(code);
+  return !result.has_value() && std::get<Rejections>(result.error()).Has(code);
 }
 
 TEST(Mesh, M1_ParsesNamedAxesInOrder) {
@@ -38,20 +37,19 @@ TEST(Mesh, M1_ParsesNamedAxesInOrder) {
 }
 
 TEST(Mesh, M1_RefusesBadSizesByOneCode) {
-  for (const char* text : {"", "ep", "ep=", "ep=0", "ep=-1", "ep=x", "ep=2x",
-                           "foo=2", "ep=2,", ",ep=2", "ep=1.5", "EP=2",
-                           "ep=99999999999999999999", "single,ep=2"}) {
-    EXPECT_TRUE(
-        Refuses(MeshSpec::Parse(text), RejectionCode::kMeshUnparsable))
+  for (const char* text :
+       {"", "ep", "ep=", "ep=0", "ep=-1", "ep=x", "ep=2x", "foo=2", "ep=2,",
+        ",ep=2", "ep=1.5", "EP=2", "ep=99999999999999999999", "single,ep=2"}) {
+    EXPECT_TRUE(Refuses(MeshSpec::Parse(text), RejectionCode::kMeshUnparsable))
         << text;
   }
 }
 
 TEST(Mesh, M1_RefusesARepeatedAxisAndTooManyRanks) {
-  EXPECT_TRUE(Refuses(MeshSpec::Parse("ep=2,ep=2"),
-                      RejectionCode::kMeshAxisRepeated));
-  EXPECT_TRUE(Refuses(MeshSpec::Parse("ep=4097"),
-                      RejectionCode::kMeshTooLarge));
+  EXPECT_TRUE(
+      Refuses(MeshSpec::Parse("ep=2,ep=2"), RejectionCode::kMeshAxisRepeated));
+  EXPECT_TRUE(
+      Refuses(MeshSpec::Parse("ep=4097"), RejectionCode::kMeshTooLarge));
   EXPECT_TRUE(Refuses(MeshSpec::Parse("pp=4294967296,ep=4294967296"),
                       RejectionCode::kMeshTooLarge));
 }

@@ -67,11 +67,11 @@ TEST(Refusal, Mesh) {
 }
 
 TEST(Refusal, MeshOfSeveralRanksByName) {
-  ExpectRefused({"plan", TinyCheckpoint().string(), "--mesh", "ep=2"},
+  ExpectRefused({"plan", TinyCheckpoint().string(), "--mesh", "tp=2"},
                 "mesh_unsupported");
   const Outcome outcome =
-      Signet({"plan", TinyCheckpoint().string(), "--mesh", "ep=2"});
-  EXPECT_THAT(outcome.err, HasSubstr("ep=2"));
+      Signet({"plan", TinyCheckpoint().string(), "--mesh", "tp=2"});
+  EXPECT_THAT(outcome.err, HasSubstr("tp=2"));
 }
 
 TEST(Refusal, Devices) {

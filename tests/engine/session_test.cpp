@@ -107,15 +107,13 @@ TEST(Session, X8_AbortInPrefillFromAnotherThread) {
   EXPECT_EQ(told[0].tokens, 0);
   EXPECT_EQ(told[0].ends, 1);
   session.Reset();
-  EXPECT_EQ(GenerateAll(session, {Ask(kPrompt, 3)})[0].finish,
-            Finish::kLength);
+  EXPECT_EQ(GenerateAll(session, {Ask(kPrompt, 3)})[0].finish, Finish::kLength);
 }
 
 TEST(Session, TheContextEndsGenerationClearly) {
   const Model model = LoadDemo({.context = 16});
   Session session = ValueOrDie(Session::Make(model, 1));
-  Request request = {.prompt = std::vector<int32_t>(10, 40),
-                     .max_tokens = 100};
+  Request request = {.prompt = std::vector<int32_t>(10, 40), .max_tokens = 100};
   request.ignore_eos = true;
   Told told = GenerateAll(session, {request})[0];
   // Tokens at positions 10 ... 16; the last is drawn but has no place.
@@ -156,24 +154,21 @@ TEST(Session, AStopIdEndsGenerationUnlessIgnored) {
     }
     return false;
   };
-  const size_t first =
-      static_cast<size_t>(std::find_if(all.begin(), all.end(), is_stop) -
-                          all.begin());
+  const size_t first = static_cast<size_t>(
+      std::find_if(all.begin(), all.end(), is_stop) - all.begin());
   request.ignore_eos = false;
   const Told told = GenerateAll(session, {request})[0];
   EXPECT_EQ(told.ids,
             std::vector<int32_t>(all.begin(),
                                  all.begin() + static_cast<int64_t>(first)));
-  EXPECT_EQ(told.finish,
-            first < all.size() ? Finish::kStop : Finish::kLength);
+  EXPECT_EQ(told.finish, first < all.size() ? Finish::kStop : Finish::kLength);
 }
 
 TEST(Session, RefusesBadRequestsBeforeAnyEvent) {
   const Model model = LoadDemo({.context = 16});
   Session session = ValueOrDie(Session::Make(model, 1));
   const auto refused = [&](Request request, RejectionCode code) {
-    const std::vector<Request> requests = {Ask("fine", 1),
-                                           std::move(request)};
+    const std::vector<Request> requests = {Ask("fine", 1), std::move(request)};
     KeepingSink sink(2);
     EXPECT_TRUE(Refuses(session.Generate(requests, sink), code));
     EXPECT_EQ(sink.told[0].ends + sink.told[1].ends, 0);

@@ -168,7 +168,7 @@ TEST_F(Bind, S8_MisalignedArenasAreRefused) {
 
 TEST_F(Bind, T3_ArenasOfAStaleGenerationAreRefused) {
   store::LoadTransaction transaction(MakePlan(MoeCheckpoint(8, 2), Options(64)),
-                                     &model_.device());
+                                     {&model_.device()});
   ValueOrDie(transaction.Read({}));
   const auto reloaded = ValueOrDie(std::move(transaction).Commit());
   ASSERT_EQ(reloaded->contract(), model_.weights()->contract());

@@ -34,7 +34,7 @@ plan::PlanOptions Options() {
 Result<Weights> Load(const std::shared_ptr<const plan::ModelPlan>& plan,
                      backend::Device* device,
                      const store::LoadTransaction::Progress& progress = {}) {
-  store::LoadTransaction transaction(plan, device);
+  store::LoadTransaction transaction(plan, {device});
   SIGNET_RETURN_IF_ERROR(transaction.Read(progress));
   return std::move(transaction).Commit();
 }
@@ -178,7 +178,7 @@ TEST(Load, T1_AbandonedLoadGivesEverythingBack) {
   const auto plan = MakePlan(MoeCheckpoint(8, 2), Options());
   const auto device = backend::cpu::MakeCpuDevice(0, 1);
   {
-    store::LoadTransaction transaction(plan, device.get());
+    store::LoadTransaction transaction(plan, {device.get()});
     ValueOrDie(transaction.Read({}));
     EXPECT_GT(device->counts().maps, 1u);  // several files
     EXPECT_GT(device->counts().mapped, Bytes(0));

@@ -161,8 +161,8 @@ TEST(Mesh, X4_DirtyScratchOnEveryRankChangesNothing) {
 }
 
 TEST(Mesh, F2_ProgramsOfAnotherRankAreRefusedBeforeAnyLaunch) {
-  const auto plan = ValueOrDie(plan::MakeModelPlan(
-      OpenManifest(Demo()), CpuMesh("ep=2"), Options()));
+  const auto plan = ValueOrDie(
+      plan::MakeModelPlan(OpenManifest(Demo()), CpuMesh("ep=2"), Options()));
   const std::vector<step::SealedProgram> first = SealAll(*plan, Rank(0));
   const std::vector<step::SealedProgram> second = SealAll(*plan, Rank(1));
   EXPECT_TRUE(exec::Preflight(*plan, {first, second}).has_value());

@@ -12,8 +12,8 @@ namespace signet::testing {
 RunningMesh::RunningMesh(const std::filesystem::path& folder,
                          std::string_view mesh, plan::PlanOptions options,
                          std::vector<exec::TapObserver*> observers)
-    : plan_(ValueOrDie(plan::MakeModelPlan(OpenManifest(folder), CpuMesh(mesh),
-                                           options))) {
+    : plan_(ValueOrDie(
+          plan::MakeModelPlan(OpenManifest(folder), CpuMesh(mesh), options))) {
   const int num_ranks = plan_->mesh().num_ranks();
   std::vector<backend::Device*> devices;
   for (int r = 0; r < num_ranks; ++r) {
@@ -32,15 +32,15 @@ RunningMesh::RunningMesh(const std::filesystem::path& folder,
          .programs = programs_[index],
          .observer = observers.empty() ? nullptr : observers[index]});
   }
-  executor_ = ValueOrDie(
-      exec::MeshExecutor::Make(*plan_, weights_, std::move(ranks)));
+  executor_ =
+      ValueOrDie(exec::MeshExecutor::Make(*plan_, weights_, std::move(ranks)));
   std::vector<std::span<int32_t>> page_tables;
   for (int r = 0; r < num_ranks; ++r) {
     page_tables.push_back(executor_->programs(Rank(r)).page_table());
   }
-  state_ = std::make_unique<exec::SequenceState>(
-      plan_->state(), options.batch, options.page_tokens,
-      std::move(page_tables));
+  state_ = std::make_unique<exec::SequenceState>(plan_->state(), options.batch,
+                                                 options.page_tokens,
+                                                 std::move(page_tables));
   drawn_.resize(static_cast<size_t>(num_ranks));
 }
 

@@ -31,8 +31,7 @@ std::shared_ptr<const model::Manifest> OpenManifest(
 }
 
 topology::Mesh CpuMesh(std::string_view spec) {
-  const topology::MeshSpec parsed =
-      ValueOrDie(topology::MeshSpec::Parse(spec));
+  const topology::MeshSpec parsed = ValueOrDie(topology::MeshSpec::Parse(spec));
   std::vector<topology::DeviceIdentity> devices;
   for (int r = 0; r < parsed.num_ranks(); ++r) {
     const backend::DeviceFacts facts = backend::cpu::CpuFacts(r);
@@ -57,8 +56,8 @@ std::vector<step::SealedProgram> SealAll(const plan::ModelPlan& plan,
                                          Rank rank) {
   std::vector<step::SealedProgram> sealed;
   for (const plan::ProgramShape& shape : plan.shapes()) {
-    sealed.push_back(ValueOrDie(step::Seal(
-        ValueOrDie(lower::LowerModel(plan, shape, rank)), plan)));
+    sealed.push_back(ValueOrDie(
+        step::Seal(ValueOrDie(lower::LowerModel(plan, shape, rank)), plan)));
   }
   return sealed;
 }
@@ -88,20 +87,18 @@ std::vector<float> RunningModel::Prefill(SequenceSlot slot,
   while (done < ids.size()) {
     const auto rest = static_cast<int64_t>(ids.size() - done);
     const exec::BoundProgram& program = programs_->Prefill(rest);
-    const auto live =
-        static_cast<size_t>(std::min(rest, program.shape().rows));
+    const auto live = static_cast<size_t>(std::min(rest, program.shape().rows));
     const int64_t first = state_->length(slot);
     state_->Extend(slot, static_cast<int64_t>(live));
     std::vector<exec::RowInput> rows;
     std::vector<backend::SamplingRow> sampling;
     for (size_t i = 0; i < live; ++i) {
-      const auto position = static_cast<int32_t>(first) +
-                            static_cast<int32_t>(i);
+      const auto position =
+          static_cast<int32_t>(first) + static_cast<int32_t>(i);
       rows.push_back({ids[done + i], slot.value(), position});
       sampling.push_back(Greedy(*plan_, position + 1));
     }
-    const bool every_row =
-        program.shape().logits == plan::LogitsOf::kEveryRow;
+    const bool every_row = program.shape().logits == plan::LogitsOf::kEveryRow;
     if (!every_row) sampling.erase(sampling.begin(), sampling.end() - 1);
     ValueOrDie(executor_->Run(program, rows, sampling));
     if (!every_row) logits.clear();
@@ -120,8 +117,7 @@ std::vector<float> RunningModel::Decode(const std::vector<SequenceSlot>& slots,
   for (size_t i = 0; i < slots.size(); ++i) {
     const int64_t position = state_->length(slots[i]);
     state_->Extend(slots[i], 1);
-    rows.push_back(
-        {ids[i], slots[i].value(), static_cast<int32_t>(position)});
+    rows.push_back({ids[i], slots[i].value(), static_cast<int32_t>(position)});
     sampling.push_back(Greedy(*plan_, position + 1));
   }
   const exec::BoundProgram& program =

@@ -58,7 +58,8 @@ class RunningModel {
   /// Feeds ids to a slot as the engine does, in the chunks of the plan;
   /// returns the logits of the last row [V] (of every row with
   /// all_logits: [ids, V]).
-  std::vector<float> Prefill(SequenceSlot slot, const std::vector<int32_t>& ids);
+  std::vector<float> Prefill(SequenceSlot slot,
+                             const std::vector<int32_t>& ids);
   /// One greedy decode step of several slots; returns the logits [slots, V].
   std::vector<float> Decode(const std::vector<SequenceSlot>& slots,
                             const std::vector<int32_t>& ids);

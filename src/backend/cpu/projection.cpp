@@ -15,8 +15,8 @@ void MultiplyRows(ThreadPool& pool, const float* x, int64_t num_inputs,
   const Blocks inputs = InputBlocks(num_inputs);
   const Blocks weights = WeightBlocks(weight.rows, weight.cols, inputs.block,
                                       inputs.num_blocks, pool.num_threads());
-  // Input blocks vary fastest, so that a block of weights is met again while
-  // it is in cache.
+  // Input blocks vary fastest, so that a block of weights comes from memory
+  // once and is met again while it is in cache.
   pool.ParallelFor(
       weights.num_blocks * inputs.num_blocks, [&](int64_t task, int) {
         const int64_t w = task / inputs.num_blocks;
