@@ -25,7 +25,6 @@ struct PlanOptions {
   std::vector<int64_t> decode_buckets;  // empty: powers of two up to batch
   std::vector<int64_t> prefill_chunks;  // empty: 32, 128, 512
   bool all_logits = false;              // of every row of a prefill chunk
-  int threads = 0;                      // of all ranks; 0: the machine's
 };
 
 enum class ShapeKind { kDecode, kPrefill };

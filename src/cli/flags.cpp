@@ -107,7 +107,7 @@ void AddThreads(CLI::App& app, int& threads) {
              [&threads](int64_t value) { threads = static_cast<int>(value); });
 }
 
-void AddPlanFlags(CLI::App& app, PlanOptions& options) {
+void AddPlanFlags(CLI::App& app, PlanOptions& options, int& threads) {
   app.add_option("--mesh", options.mesh,
                  "`single`, or axes as `ep=2`, `pp=2,ep=2` (default single)")
       ->type_name("SPEC");
@@ -134,7 +134,7 @@ void AddPlanFlags(CLI::App& app, PlanOptions& options) {
             }
             return {};
           });
-  AddThreads(app, options.threads);
+  AddThreads(app, threads);
 }
 
 }  // namespace signet::cli

@@ -46,6 +46,6 @@ void AddSeed(CLI::App& app, const std::string& description,
 /// --threads.
 void AddThreads(CLI::App& app, int& threads);
 /// --mesh --devices --ctx --batch --kv --threads.
-void AddPlanFlags(CLI::App& app, PlanOptions& options);
+void AddPlanFlags(CLI::App& app, PlanOptions& options, int& threads);
 
 }  // namespace signet::cli

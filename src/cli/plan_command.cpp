@@ -33,7 +33,7 @@ class PlanCommand : public Command {
   explicit PlanCommand(CLI::App& app) {
     app.footer(kExamples);
     AddModel(app, model_);
-    AddPlanFlags(app, options_);
+    AddPlanFlags(app, options_, threads_);
     AddJson(app, json_);
   }
 
@@ -61,6 +61,7 @@ class PlanCommand : public Command {
  private:
   std::string model_;
   PlanOptions options_;
+  int threads_ = 0;
   bool json_ = false;
 };
 

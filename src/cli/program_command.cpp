@@ -39,7 +39,7 @@ class ProgramCommand : public Command {
               shape_ = value;
               return {};
             });
-    AddPlanFlags(app, options_);
+    AddPlanFlags(app, options_, threads_);
     AddJson(app, json_);
   }
 
@@ -64,6 +64,7 @@ class ProgramCommand : public Command {
   std::string shape_ = "decode";
   int rank_ = 0;
   PlanOptions options_;
+  int threads_ = 0;
   bool json_ = false;
 };
 

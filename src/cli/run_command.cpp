@@ -51,7 +51,7 @@ class RunCommand : public Command {
     app.add_flag("--ignore-eos", ignore_eos_, "Do not end at a stop token");
     app.add_flag("--raw", raw_, "No chat template, and no word about it");
     AddSampling(app);
-    AddPlanFlags(app, options_);
+    AddPlanFlags(app, options_, threads_);
     AddJson(app, json_);
   }
 
@@ -143,7 +143,7 @@ class RunCommand : public Command {
 
   Result<Model> Load(const Plan& plan) const {
     EngineOptions engine_options;
-    engine_options.threads = options_.threads;
+    engine_options.threads = threads_;
     Result<Engine> engine = Engine::Make(engine_options);
     if (!engine) return tl::unexpected<Error>(engine.error());
     ProgressBar bar;
@@ -216,6 +216,7 @@ class RunCommand : public Command {
   std::optional<int32_t> top_k_;
   std::optional<uint64_t> seed_;
   PlanOptions options_;
+  int threads_ = 0;
   bool json_ = false;
 };
 
