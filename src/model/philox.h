@@ -4,6 +4,7 @@
 // same numbers. Pure functions; any thread.
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 
 namespace signet::model {

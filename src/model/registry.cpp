@@ -105,9 +105,9 @@ class Lookup {
 
     std::vector<fs::path> found;
     std::error_code ignored;
-    for (const fs::directory_entry& entry :
-         fs::directory_iterator(snapshots, ignored)) {
-      if (IsFolder(entry.path())) found.push_back(entry.path());
+    for (fs::directory_iterator entry(snapshots, ignored), end;
+         !ignored && entry != end; entry.increment(ignored)) {
+      if (IsFolder(entry->path())) found.push_back(entry->path());
     }
     std::sort(found.begin(), found.end());
     if (found.size() > 1) return Ambiguous(found);

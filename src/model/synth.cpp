@@ -40,11 +40,12 @@ class PendingFolder {
  public:
   static Result<PendingFolder> Make(const fs::path& final_place) {
     PendingFolder folder;
-    folder.final_ = fs::absolute(final_place).lexically_normal();
+    std::error_code error;
+    folder.final_ = fs::absolute(final_place, error).lexically_normal();
+    if (error) return IoFailure(final_place, "the path has no meaning", error);
     if (!folder.final_.has_filename()) {
       folder.final_ = folder.final_.parent_path();
     }
-    std::error_code error;
     const fs::path parent = folder.final_.parent_path();
     if (!fs::is_directory(parent, error)) {
       return Reject(RejectionCode::kFileMissing, parent.string(),

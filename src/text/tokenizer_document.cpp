@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <utility>
 
@@ -13,6 +14,13 @@ using Json = nlohmann::json;
 constexpr size_t kMaxFileBytes = size_t{128} << 20;
 constexpr size_t kMaxDepth = 32;
 constexpr size_t kMaxDomNodes = size_t{4} << 20;
+
+// Whether a key can stand in a report as it is.
+bool IsPlain(std::string_view key) {
+  return key.size() <= 32 && std::ranges::all_of(key, [](char c) {
+           return (c >= 'a' && c <= 'z') || c == '_';
+         });
+}
 
 // Receives the events of nlohmann's parser. A false return ends the parse.
 class Reader {
@@ -66,7 +74,7 @@ class Reader {
         where += fmt::format("[{}]", Quoted(frame.key));
       } else {
         where += separator;
-        where += frame.key;
+        where += IsPlain(frame.key) ? frame.key : Quoted(frame.key);
       }
       separator = ".";
     }

@@ -57,6 +57,15 @@ TEST(TokenizerHostileTest, RepeatedKeysAreRefused) {
   EXPECT_EQ(scalar[0].where, "tokenizer.json: normalizer");
 }
 
+TEST(TokenizerHostileTest, HostileKeysAreQuotedShortly) {
+  const std::string key = "\"\\n\\u001b" + std::string(100000, 'k') + "\"";
+  const std::string file = "{" + key + ":1," + key + ":2}";
+  const std::vector<Rejection> refusals = Refusals(file);
+  ASSERT_FALSE(refusals.empty());
+  EXPECT_LT(refusals[0].where.size(), 200u);
+  EXPECT_THAT(refusals[0].where, HasSubstr("\"\\x0A\\x1Bkkk"));
+}
+
 TEST(TokenizerHostileTest, TooMuchIsRefused) {
   const size_t depth = 200000;
   for (const std::string& file :
