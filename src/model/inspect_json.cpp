@@ -134,7 +134,8 @@ std::string InspectJson(const Manifest& manifest) {
       {"digest", manifest.digest().Hex()},
       {"files", files},
   };
-  return root.dump();
+  // A path may be any bytes.
+  return root.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }
 
 }  // namespace signet::model

@@ -66,6 +66,17 @@ TEST(Refusal, Mesh) {
                 "mesh_axis_repeated");
 }
 
+TEST(Refusal, AFolderNameThatIsNotUtf8EndsNoCommand) {
+  const fs::path folder = ScratchFolder("bytes") / "\xff";
+  fs::create_directories(folder.parent_path());
+  fs::copy(TinyCheckpoint(), folder, fs::copy_options::recursive);
+  for (const char* command : {"inspect", "plan"}) {
+    const Outcome outcome = Signet({command, folder.string(), "--json"});
+    EXPECT_EQ(outcome.exit_code, 0) << command << ": " << outcome.err;
+    EXPECT_TRUE(nlohmann::json::accept(outcome.out)) << command;
+  }
+}
+
 TEST(Refusal, MeshOfSeveralRanksByName) {
   ExpectRefused({"plan", TinyCheckpoint().string(), "--mesh", "tp=2"},
                 "mesh_unsupported");
