@@ -183,21 +183,23 @@ TEST(Checkpoint, A3_NoticesAFileThatChanged) {
   const ShardedFolder folder;
   const auto checkpoint = folder.OpenWith(kGoodMap);
   EXPECT_TRUE(checkpoint->CheckUnchanged().has_value());
-  const auto is_changed = [&] {
+  const auto is_changed = [&](const char* how) {
     const Result<void> result = checkpoint->CheckUnchanged();
-    return !result.has_value() &&
-           std::get<Failure>(result.error()).kind == FailureKind::kChangedFile;
+    if (result.has_value()) return false;
+    const auto& failure = std::get<Failure>(result.error());
+    return failure.kind == FailureKind::kChangedFile &&
+           failure.message.find(how) != std::string::npos;
   };
   // Replaced: the opened file is intact, the path names another.
   const fs::path path = folder.path() / "two.safetensors";
   fs::rename(path, folder.path() / "aside");
   fs::copy_file(folder.path() / "aside", path);
-  EXPECT_TRUE(is_changed());
+  EXPECT_TRUE(is_changed("replaced"));
   fs::rename(folder.path() / "aside", path);
   EXPECT_TRUE(checkpoint->CheckUnchanged().has_value());
   // Truncated in place: the read ends in a failure, not in garbage.
   fs::resize_file(path, 10);
-  EXPECT_TRUE(is_changed());
+  EXPECT_TRUE(is_changed("was changed"));
   char byte = 0;
   const Result<void> read =
       checkpoint->weight_files()[FileId(1)].ReadAt(10, &byte, 1);

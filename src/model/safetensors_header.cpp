@@ -166,15 +166,11 @@ class HeaderParser {
           "the shape is not a list of sizes", Shown(shape));
       return std::nullopt;
     }
-    Bytes bits(element_bits);
+    Bytes bits(element_bits);  // a zero undoes an overflow before it
     for (const json& dim : shape) {
       tensor->shape.push_back(dim.get<int64_t>());
       bits = bits * dim.get<uint64_t>();
     }
-    // A later zero makes the product 0 again; only the true product counts.
-    const bool empty = std::find(tensor->shape.begin(), tensor->shape.end(),
-                                 0) != tensor->shape.end();
-    if (empty) bits = Bytes(0);
     if (bits.overflowed()) {
       Add(RejectionCode::kTensorRangeInvalid, tensor->name,
           "the size of the shape overflows", Shown(shape));

@@ -167,6 +167,8 @@ TEST(SafetensorsHeader, RefusesRangesThatDoNotFit) {
   EXPECT_TRUE(refused("U8", "[1]", "[1,0]", 1));   // backwards
   EXPECT_TRUE(refused("F4", "[3]", "[0,1]", 1));   // half a byte
   EXPECT_TRUE(refused("U8", "[4294967296,4294967296]", "[0,0]", 0));
+  EXPECT_THAT(Text(Read(One(R"("U8")", "[4294967296,4294967296]", "[0,0]"))),
+              HasSubstr("overflows"));
   EXPECT_TRUE(refused("F32", "[4611686018427387905]", "[0,4]", 4));
   EXPECT_TRUE(refused("F64", "[2305843009213693953]", "[0,8]", 8));
 }

@@ -64,6 +64,17 @@ TEST(SynthValues, BitsAreFixed) {
             (std::vector<uint16_t>{16319, 16394, 16334, 16397, 16327, 16389}));
 }
 
+// Also computed apart. The factor is 2^-10 here, so that some values lie
+// halfway between two BF16 numbers and go to the even one.
+TEST(SynthValues, RoundsTiesToEven) {
+  std::vector<uint16_t> values(4096);
+  FillBf16(ValueStream(1, "embed_tokens.weight"),
+           {Spread::kGaussian, 0.0, 53509.91992145008 / 1024}, 0, values);
+  uint64_t sum = 0;
+  for (size_t i = 0; i < values.size(); ++i) sum += (i + 1) * values[i];
+  EXPECT_EQ(sum, 277149878240u);
+}
+
 TEST(SynthValues, GaussiansHaveTheirMoments) {
   std::vector<uint16_t> values(1 << 18);
   FillBf16(ValueStream(3, "x"), {Spread::kGaussian, 1.0, 0.2}, 0, values);

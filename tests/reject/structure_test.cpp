@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
+
 #include "tests/reject/one_edit.h"
 
 namespace signet::testing {
@@ -43,6 +45,18 @@ constexpr RejectionCode kGrammar = RejectionCode::kGrammarBroken;
 constexpr RejectionCode kLink = RejectionCode::kRouteLinkBroken;
 constexpr RejectionCode kUnscheduled = RejectionCode::kCollectiveUnscheduled;
 constexpr RejectionCode kMissing = RejectionCode::kCollectiveMissing;
+
+// One more buffer, behind the others of its arena; no step uses it.
+void Spare(D& d, BufferKind kind, MemoryClass arena, std::optional<IoRole> io) {
+  Bytes& size = d.arena_bytes[arena];
+  BufferDecl spare{.name = "spare", .kind = kind, .shape = {16}};
+  spare.arena = arena;
+  spare.offset_bytes = size.AlignUp(64).value();
+  spare.size = Bytes(64);
+  spare.io = io;
+  size = Bytes(spare.offset_bytes) + spare.size;
+  d.buffers.Push(spare);
+}
 
 const OneEdit kEdits[] = {
     {"S1_ProgramEmpty",
@@ -146,15 +160,19 @@ const OneEdit kEdits[] = {
      {kRole}},
     {"S1_RoleOfAnotherKind",
      Sample::kIndexed,
-     [](D& d) { Buffer(d, "io.ids").io = IoRole::kSampled; },
+     [](D& d) {
+       Spare(d, BufferKind::kConstant, MemoryClass::kDense, IoRole::kRouteIds);
+     },
      {kRole}},
     {"S1_InputWithoutRole",
      Sample::kIndexed,
-     [](D& d) { Buffer(d, "io.ids").io.reset(); },
+     [](D& d) { Spare(d, BufferKind::kInput, MemoryClass::kIo, std::nullopt); },
      {kRole}},
     {"S1_RoleHeldTwice",
      Sample::kIndexed,
-     [](D& d) { Buffer(d, "io.slot").io = IoRole::kPosition; },
+     [](D& d) {
+       Spare(d, BufferKind::kInput, MemoryClass::kIo, IoRole::kSlot);
+     },
      {kRole}},
 
     {"G3_ProgramEndsWithinABlock",
@@ -285,13 +303,13 @@ const OneEdit kEdits[] = {
      Sample::kBlock,
      [](D& d) { Erase(d, IndexOf(d, "all_reduce")); },
      {kMissing}},
-    {"S1_ReductionBeforeItsCombine",
+    {"G4_ReductionBeforeItsCombine",
      Sample::kBlock,
      [](D& d) {
        std::swap(d.steps[IndexOf(d, "all_reduce")],
                  d.steps[IndexOf(d, "moe_combine")]);
      },
-     {kMissing}},
+     {kLink}},
     {"S1_CollectiveOfNoRow",
      Sample::kBlock,
      [](D& d) { Nth<step::AllReduce>(d).row = ScheduleRow(99); },
@@ -308,12 +326,13 @@ const OneEdit kEdits[] = {
      Sample::kIndexed,
      [](D& d) {
        const auto reduce = Nth<step::AllReduce>(d);
-       d.steps.insert(d.steps.begin(), step::Broadcast{.x = reduce.x,
-                                                       .out = reduce.out,
-                                                       .group = reduce.group,
-                                                       .row = reduce.row});
+       d.steps[IndexOf(d, "all_reduce")] =
+           step::Broadcast{.x = reduce.x,
+                           .out = reduce.out,
+                           .group = reduce.group,
+                           .row = reduce.row};
      },
-     {kUnscheduled}},
+     {kUnscheduled, kLink}},
     {"S1_CollectiveTwice",
      Sample::kIndexed,
      [](D& d) {
@@ -328,13 +347,19 @@ const OneEdit kEdits[] = {
        std::swap(Nth<step::AllReduce>(d, 0).row,
                  Nth<step::AllReduce>(d, 1).row);
      },
-     {kUnscheduled, kLink, kMissing}},
+     {kUnscheduled, kLink}},
 };
 
 INSTANTIATE_TEST_SUITE_P(Reject, StructureEdit, ::testing::ValuesIn(kEdits),
                          [](const auto& edit) {
                            return std::string(edit.param.name);
                          });
+
+TEST(Structure, S1_AnInputThatNoStepReadsMayBe) {
+  ProgramDraft draft = DraftOf(Sample::kIndexed);
+  Spare(draft, BufferKind::kInput, MemoryClass::kIo, IoRole::kBlockInput);
+  EXPECT_EQ(SealCodes(draft, PlanOf(Sample::kIndexed)), Codes{});
+}
 
 constexpr std::string_view kMoeKinds[] = {
     "moe_route",        "indexed_moe_gemv",      "moe_scatter",

@@ -184,6 +184,15 @@ const OneEdit kEdits[] = {
        b.arena = MemoryClass::kWorkspace;
      },
      {kRole}},
+    {"S2_AnotherBufferForTheLogits",
+     Sample::kIndexed,
+     [](D& d) {
+       Buffer(d, "io.logits").io.reset();
+       Buffer(d, "io.logits").arena = MemoryClass::kWorkspace;
+       Buffer(d, "final").io = step::IoRole::kLogits;
+       Buffer(d, "final").arena = MemoryClass::kIo;
+     },
+     {kRole}},
     {"S2_BlockWithoutOutput",
      Sample::kBlock,
      [](D& d) {

@@ -196,6 +196,24 @@ TEST(AttentionTest, PrefillGivesTheBitsOfDecodeHoweverItIsCut) {
   }
 }
 
+TEST(AttentionTest, RowsOfSeveralSequencesInOneCallDoNotMeet) {
+  Random random(5);
+  Problem problem(random, {DType::kF32, 3, 80, 16, 2, 32}, 4);
+  ThreadPool pool(2);
+  problem.AppendAll(pool);
+  const std::vector<int32_t> slots = {1, 1, 1, 0, 0, 2, 1};
+  const std::vector<int32_t> positions = {70, 71, 72, 3, 4, 79, 73};
+  const std::vector<float> together = problem.Run(pool, slots, positions);
+  for (size_t i = 0; i < slots.size(); ++i) {
+    const std::vector<float> alone =
+        problem.Run(pool, {slots[i]}, {positions[i]});
+    EXPECT_TRUE(
+        SameBits(alone.data(),
+                 together.data() + static_cast<int64_t>(i) * problem.width(),
+                 problem.width()));
+  }
+}
+
 TEST(AttentionTest, LargeScoresStayFinite) {
   Random random(3);
   const CacheShape shape = {DType::kF32, 1, 130, 16, 1, 64};

@@ -125,7 +125,6 @@ class ChunkedHead {
           store(hn::Mul(hn::Mul(minus_beta, load(l)), between), l);
           store(hn::Mul(load(a), between), a);
         });
-        l[i] = 0.0f;
       }
     }
   }

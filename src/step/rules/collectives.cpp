@@ -136,9 +136,10 @@ class CollectiveRules {
         return;
       }
     }
-    findings_.Add(RejectionCode::kCollectiveMissing,
-                  Locate(draft_, block.combine),
-                  "no reduction follows the combine", "", Spell(row));
+    if (used_[row] == 0) return;  // missing, and said so
+    findings_.Add(
+        RejectionCode::kRouteLinkBroken, Locate(draft_, block.combine),
+        "the block's reduction does not follow its combine", "", Spell(row));
   }
 
   const ProgramDraft& draft_;
