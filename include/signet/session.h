@@ -75,8 +75,8 @@ class Session {
   /// gets exactly one EndEvent. Fails without any event when a request is
   /// refused (kRequestInvalid, kPromptTooLong) or the session needs a Reset.
   Result<void> Generate(std::span<const Request> requests, Sink& sink);
-  /// Ends the running Generate at its next step: every unfinished request gets
-  /// kAborted. Async-signal-safe.
+  /// Ends the running Generate at its next step, or the next Generate when none
+  /// runs: every unfinished request gets kAborted. Reset forgets it. Async-signal-safe.
   void Abort() noexcept;
   /// Back to the state of a fresh session, bit for bit.
   void Reset();

@@ -294,7 +294,6 @@ Result<void> Session::Generate(std::span<const Request> requests, Sink& sink) {
   if (!rejections.empty()) return rejections.Take();
 
   const Clock::time_point start = Clock::now();
-  self.abort.store(false, std::memory_order_relaxed);
   std::vector<SequenceRun*> active;
   size_t next = 0;  // first run that has not begun
   // Ends everything unfinished with one cause.
@@ -332,6 +331,7 @@ Result<void> Session::Generate(std::span<const Request> requests, Sink& sink) {
       break;
     }
   }
+  self.abort.store(false, std::memory_order_relaxed);
   return {};
 }
 
@@ -342,6 +342,7 @@ void Session::Abort() noexcept {
 void Session::Reset() {
   impl_->mesh->Reset();
   impl_->state->Reset();
+  impl_->abort.store(false, std::memory_order_relaxed);
   impl_->poisoned = false;
 }
 

@@ -110,6 +110,20 @@ TEST(Session, X8_AbortInPrefillFromAnotherThread) {
   EXPECT_EQ(GenerateAll(session, {Ask(kPrompt, 3)})[0].finish, Finish::kLength);
 }
 
+TEST(Session, X8_AnAbortBeforeGenerateIsNotLost) {
+  const Model model = LoadDemo({.context = 256});
+  Session session = ValueOrDie(Session::Make(model, 1));
+  session.Abort();
+  const Told told = GenerateAll(session, {Ask(kPrompt, 3)})[0];
+  EXPECT_EQ(told.finish, Finish::kAborted);
+  EXPECT_EQ(told.ends, 1);
+  // It ended one Generate, not the next.
+  EXPECT_EQ(GenerateAll(session, {Ask(kPrompt, 3)})[0].finish, Finish::kLength);
+  session.Abort();
+  session.Reset();
+  EXPECT_EQ(GenerateAll(session, {Ask(kPrompt, 3)})[0].finish, Finish::kLength);
+}
+
 TEST(Session, TheContextEndsGenerationClearly) {
   const Model model = LoadDemo({.context = 16});
   Session session = ValueOrDie(Session::Make(model, 1));
