@@ -129,7 +129,10 @@ BoundProgram Binder::Build(TapObserver* observer) && {
                              .slots = plan_.options().batch,
                              .vocab = config.vocab,
                              .hidden = config.hidden,
-                             .top_k = config.top_k};
+                             .top_k = config.top_k,
+                             .pages = plan_.state().num_pages,
+                             .pages_per_slot = plan_.state().pages_per_slot,
+                             .page_tokens = plan_.options().page_tokens};
   const uint64_t generation = weights_->generation();
   return BoundProgram(PassKey<Binder>(),
                       BoundProgram::Content{.shape = program_.shape(),

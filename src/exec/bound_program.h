@@ -68,6 +68,10 @@ struct CallLimits {
   int64_t vocab = 0;
   int64_t hidden = 0;
   int64_t top_k = 0;  // of a routed block
+  // Of the KV pool, when the program reads one.
+  int64_t pages = 0;
+  int64_t pages_per_slot = 0;
+  int64_t page_tokens = 0;
 };
 
 class BoundProgram {

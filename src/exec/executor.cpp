@@ -59,6 +59,26 @@ Result<void> CheckRows(const BoundProgram& program,
   return {};
 }
 
+// Attention reads every page up to a row's position, and the KV append writes
+// the last of them.
+Result<void> CheckPages(const BoundProgram& program,
+                        std::span<const RowInput> rows) {
+  const int32_t* table = program.io().page_table;
+  if (table == nullptr) return {};
+  const CallLimits& limits = program.limits();
+  // The last row of a prefill chunk reaches furthest.
+  if (program.shape().kind == plan::ShapeKind::kPrefill) rows = rows.last(1);
+  for (const RowInput& row : rows) {
+    const int32_t* pages = table + row.slot * limits.pages_per_slot;
+    for (int64_t i = 0; i <= row.position / limits.page_tokens; ++i) {
+      if (pages[i] >= 0 && pages[i] < limits.pages) continue;
+      return BadInput("a page of the sequence is not one of the pool", pages[i],
+                      limits.pages);
+    }
+  }
+  return {};
+}
+
 void Launch1(backend::Kernels& kernels, backend::LaunchKey key,
              const Launch& launch) {
   std::visit(
@@ -158,6 +178,7 @@ Result<void> Executor::Run(const BoundProgram& program,
                            std::span<const backend::SamplingRow> sampling) {
   SIGNET_RETURN_IF_ERROR(CheckGeneration(program));
   SIGNET_RETURN_IF_ERROR(CheckRows(program, rows));
+  SIGNET_RETURN_IF_ERROR(CheckPages(program, rows));
   const size_t logit_rows =
       program.shape().logits == plan::LogitsOf::kEveryRow ? rows.size() : 1;
   if (sampling.size() != logit_rows) {

@@ -6,6 +6,12 @@
 #include "base/check.h"
 
 namespace signet::exec {
+namespace {
+
+// The executor refuses it, so that a sequence reads only what it holds.
+constexpr int32_t kNoPage = -1;
+
+}  // namespace
 
 SequenceState::SequenceState(const plan::StateLayout& layout, int64_t slots,
                              int64_t page_tokens,
@@ -45,7 +51,7 @@ void SequenceState::Release(SequenceSlot slot) {
     for (int64_t page = held - 1; page >= 0; --page) {
       free_pages_.push_back(page_tables_.front()[static_cast<size_t>(
           slot.value() * pages_per_slot_ + page)]);
-      SetPage(slot, page, 0);
+      SetPage(slot, page, kNoPage);
     }
   }
   length = 0;
@@ -54,7 +60,7 @@ void SequenceState::Release(SequenceSlot slot) {
 void SequenceState::Reset() {
   std::fill(lengths_.begin(), lengths_.end(), 0);
   for (const std::span<int32_t> table : page_tables_) {
-    std::fill(table.begin(), table.end(), 0);
+    std::fill(table.begin(), table.end(), kNoPage);
   }
   free_pages_.clear();
   for (int64_t page = num_pages_ - 1; page >= 0; --page) {

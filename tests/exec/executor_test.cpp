@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "exec/allocation_counter.h"
@@ -129,6 +130,33 @@ TEST_F(ExecutorChecks, G5_PositionsOutsideTheContextAreRefused) {
     ExpectRefused(prefill(), {{1, 0, position}});
   }
   ExpectRefused(prefill(), {{1, 0, 30}, {1, 0, 31}, {1, 0, 32}});
+}
+
+TEST_F(ExecutorChecks, G5_PositionsOnPagesNotHeldAreRefused) {
+  model_.state().Release(SequenceSlot(1));
+  ExpectRefused(decode(), {{1, 0, 0}, {1, 1, 0}});
+  ExpectRefused(prefill(), {{1, 1, 0}, {1, 1, 1}});
+  model_.state().Extend(SequenceSlot(1), 9);  // two pages of 8
+  ExpectRuns(decode(), {{1, 1, 15}});
+  ExpectRefused(decode(), {{1, 1, 16}});
+  ExpectRuns(prefill(), {{1, 1, 14}, {1, 1, 15}});
+  ExpectRefused(prefill(), {{1, 1, 15}, {1, 1, 16}});
+}
+
+TEST_F(ExecutorChecks, G5_PagesOutsideThePoolAreRefused) {
+  const auto pages = static_cast<int32_t>(model_.plan().state().num_pages);
+  const std::span<int32_t> table = model_.programs().page_table();
+  const size_t second_of_slot_1 =
+      static_cast<size_t>(model_.plan().state().pages_per_slot) + 1;
+  for (const int32_t page : {-1, pages, INT32_MAX, INT32_MIN}) {
+    const int32_t held = std::exchange(table[second_of_slot_1], page);
+    ExpectRuns(decode(), {{1, 1, 7}});
+    ExpectRefused(decode(), {{1, 1, 8}});
+    ExpectRefused(decode(), {{1, 0, 0}, {1, 1, 31}});
+    ExpectRefused(prefill(), {{1, 1, 30}, {1, 1, 31}});
+    table[second_of_slot_1] = held;
+    ExpectRuns(decode(), {{1, 1, 31}});
+  }
 }
 
 TEST_F(ExecutorChecks, G5_PrefillRowsAreOneRunOfOneSequence) {
