@@ -1,9 +1,11 @@
 #include "collective/in_process_group.h"
 
 #include <algorithm>
+#include <cstring>
 #include <thread>
 
 #include "base/check.h"
+#include "collective/fold.h"
 
 namespace signet::collective {
 namespace {
@@ -11,35 +13,78 @@ namespace {
 // Above this a member's slice is worth a second rendezvous.
 constexpr int64_t kTwoShotElements = 16384;
 constexpr int kSpins = 2000;
-constexpr int kMaxMembers = 64;
 
-// The balanced tree over values[0 ... count), count a power of two.
-float Tree(const float* values, int count) {
-  if (count == 1) return values[0];
-  return Tree(values, count / 2) + Tree(values + count / 2, count / 2);
+// memcpy wants pointers even for nothing.
+void Copy(const std::byte* from, int64_t bytes, std::byte* to) {
+  if (bytes > 0 && from != to) {
+    std::memcpy(to, from, static_cast<size_t>(bytes));
+  }
+}
+
+// One member's block of columns between its own rows and the whole ones.
+void SpreadBlock(const std::byte* x, const GatherArgs& args,
+                 const ColumnBlock& block, std::byte* out) {
+  const int64_t bytes = block.count * args.element_bytes;
+  for (int64_t row = 0; row < args.rows; ++row) {
+    Copy(x + row * bytes, bytes,
+         out + (row * args.columns + block.first) * args.element_bytes);
+  }
 }
 
 }  // namespace
 
-Transport ChooseTransport(int members, int64_t elements) {
+Transport ChooseReduction(int members, int64_t elements) {
   return members > 2 && elements >= kTwoShotElements ? Transport::kTwoShot
                                                      : Transport::kOneShot;
 }
 
+class InProcessGroup::End final : public Communicator {
+ public:
+  End(InProcessGroup* group, int member)
+      : Communicator(group->members(), member), group_(group) {}
+
+  void AllReduce(backend::LaunchKey key, const ReduceArgs& args) override {
+    group_->ReduceBy(key, ChooseReduction(members(), args.elements), member(),
+                     args, /*staging=*/nullptr);
+  }
+  void Gather(backend::LaunchKey key, const GatherArgs& args) override {
+    group_->GatherBy(key, Transport::kOneShot, member(), args,
+                     /*staging=*/nullptr);
+  }
+  void Broadcast(backend::LaunchKey key, const BroadcastArgs& args) override {
+    group_->BroadcastBy(key, Transport::kOneShot, member(), args,
+                        /*staging=*/nullptr);
+  }
+  void Poison() override { group_->Poison(); }
+  bool poisoned() const override { return group_->poisoned(); }
+  int missing_member() const override { return group_->missing_member(); }
+
+ private:
+  InProcessGroup* group_;
+};
+
 InProcessGroup::InProcessGroup(int members, std::chrono::milliseconds deadline)
-    : members_(members),
-      deadline_(deadline),
-      slots_(static_cast<size_t>(members)) {
-  SIGNET_CHECK(members >= 1 && members <= kMaxMembers &&
-               (members & (members - 1)) == 0);
+    : deadline_(deadline), slots_(static_cast<size_t>(members)) {
+  SIGNET_CHECK(members >= 1);
+  sources_.resize(slots_.size(), std::vector<const float*>(slots_.size()));
+  for (int m = 0; m < members; ++m) {
+    ends_.push_back(std::make_unique<End>(this, m));
+  }
+}
+
+InProcessGroup::~InProcessGroup() = default;
+
+Communicator& InProcessGroup::end(int member) {
+  return *ends_[static_cast<size_t>(member)];
 }
 
 bool InProcessGroup::Barrier(int member) {
+  if (poisoned()) return false;
   Slot& own = slots_[static_cast<size_t>(member)];
   const uint64_t turn = own.arrived.load(std::memory_order_relaxed) + 1;
   own.arrived.store(turn, std::memory_order_release);
   const Clock::time_point start = Clock::now();
-  for (int other = 0; other < members_; ++other) {
+  for (int other = 0; other < members(); ++other) {
     const std::atomic<uint64_t>& arrived =
         slots_[static_cast<size_t>(other)].arrived;
     int spins = 0;
@@ -60,71 +105,102 @@ bool InProcessGroup::Barrier(int member) {
   return !poisoned();
 }
 
-void InProcessGroup::Fold(int64_t begin, int64_t end, float* out) const {
-  const float* sources[kMaxMembers];
-  for (int m = 0; m < members_; ++m) {
-    sources[m] = slots_[static_cast<size_t>(m)].x;
-  }
-  // The tree level by level over a block, so that the loops vectorise; the
-  // order of the sums is that of Tree.
-  constexpr int64_t kBlock = 256;
-  float sums[kMaxMembers][kBlock];
-  for (int64_t first = begin; first < end; first += kBlock) {
-    const int64_t count = std::min(kBlock, end - first);
-    for (int m = 0; m < members_; ++m) {
-      std::copy_n(sources[m] + first, count, sums[m]);
-    }
-    for (int step = 1; step < members_; step *= 2) {
-      for (int m = 0; m < members_; m += 2 * step) {
-        for (int64_t i = 0; i < count; ++i) sums[m][i] += sums[m + step][i];
-      }
-    }
-    std::copy_n(sums[0], count, out + first);
-  }
-}
-
-void InProcessGroup::AllReduce(backend::LaunchKey key, int member,
-                               const AllReduceArgs& args) {
-  AllReduceBy(key, ChooseTransport(members_, args.elements), member, args,
-              /*staging=*/nullptr);
-}
-
-void InProcessGroup::AllReduceBy(backend::LaunchKey, Transport transport,
-                                 int member, const AllReduceArgs& args,
-                                 float* staging) {
+bool InProcessGroup::Enter(int member, const void* x, void* out) {
   Slot& own = slots_[static_cast<size_t>(member)];
-  own.x = args.x;
-  own.out = args.out;
-  if (!Barrier(member)) return;
+  own.x = x;
+  own.out = out;
+  return Barrier(member);
+}
+
+void InProcessGroup::ReduceBy(backend::LaunchKey, Transport transport,
+                              int member, const ReduceArgs& args,
+                              float* staging) {
+  if (!Enter(member, args.x, args.out)) return;
+  std::vector<const float*>& sources = sources_[static_cast<size_t>(member)];
+  for (int m = 0; m < members(); ++m) {
+    sources[static_cast<size_t>(m)] = X<float>(m);
+  }
   switch (transport) {
     case Transport::kOneShot:
-      Fold(0, args.elements, args.out);
+      Fold(sources, 0, args.elements, args.out);
       break;
     case Transport::kTwoShot: {
-      const int64_t begin = args.elements * member / members_;
-      const int64_t end = args.elements * (member + 1) / members_;
-      Fold(begin, end, args.out);
-      for (const Slot& slot : slots_) {
-        if (slot.out == args.out) continue;
-        std::copy(args.out + begin, args.out + end, slot.out + begin);
+      const int64_t begin = args.elements * member / members();
+      const int64_t end = args.elements * (member + 1) / members();
+      Fold(sources, begin, end, args.out);
+      for (int m = 0; m < members(); ++m) {
+        if (m == member) continue;
+        std::copy(args.out + begin, args.out + end, Out<float>(m) + begin);
       }
       break;
     }
     case Transport::kGather:
-      for (int m = 0; m < members_; ++m) {
-        std::copy_n(slots_[static_cast<size_t>(m)].x, args.elements,
-                    staging + m * args.elements);
+      for (int m = 0; m < members(); ++m) {
+        float* copy = staging + m * args.elements;
+        std::copy_n(X<float>(m), args.elements, copy);
+        sources[static_cast<size_t>(m)] = copy;
       }
-      for (int64_t i = 0; i < args.elements; ++i) {
-        float values[kMaxMembers];
-        for (int m = 0; m < members_; ++m) {
-          values[m] = staging[m * args.elements + i];
-        }
-        args.out[i] = Tree(values, members_);
-      }
+      Fold(sources, 0, args.elements, args.out);
       break;
   }
   // No member may write its x again before all have read it.
+  Barrier(member);
+}
+
+void InProcessGroup::GatherBy(backend::LaunchKey, Transport transport,
+                              int member, const GatherArgs& args,
+                              std::byte* staging) {
+  if (!Enter(member, args.x, args.out)) return;
+  const auto block = [&](int m) { return BlockOf(args.columns, members(), m); };
+  switch (transport) {
+    case Transport::kOneShot:
+      for (int m = 0; m < members(); ++m) {
+        SpreadBlock(X<std::byte>(m), args, block(m), args.out);
+      }
+      break;
+    case Transport::kTwoShot:
+      for (int m = 0; m < members(); ++m) {
+        SpreadBlock(args.x, args, block(member), Out<std::byte>(m));
+      }
+      break;
+    case Transport::kGather:
+      for (int m = 0; m < members(); ++m) {
+        const int64_t bytes = args.rows * block(m).count * args.element_bytes;
+        Copy(X<std::byte>(m), bytes, staging);
+        SpreadBlock(staging, args, block(m), args.out);
+        staging += bytes;
+      }
+      break;
+  }
+  Barrier(member);
+}
+
+void InProcessGroup::BroadcastBy(backend::LaunchKey, Transport transport,
+                                 int member, const BroadcastArgs& args,
+                                 std::byte* staging) {
+  if (!Enter(member, args.x, args.out)) return;
+  const auto* source = X<std::byte>(args.root);
+  const auto bytes = static_cast<int64_t>(args.bytes);
+  switch (transport) {
+    case Transport::kOneShot:
+      if (args.out != nullptr) Copy(source, bytes, args.out);
+      break;
+    case Transport::kTwoShot: {
+      const int64_t begin = bytes * member / members();
+      const int64_t end = bytes * (member + 1) / members();
+      for (int m = 0; m < members(); ++m) {
+        auto* out = Out<std::byte>(m);
+        if (out != nullptr) Copy(source + begin, end - begin, out + begin);
+      }
+      break;
+    }
+    case Transport::kGather:
+      Copy(source, bytes, staging);
+      if (args.out != nullptr && args.out != source) {
+        Copy(staging, bytes, args.out);
+      }
+      break;
+  }
   Barrier(member);
 }
 
@@ -134,6 +210,17 @@ void InProcessGroup::Poison() {
 
 int InProcessGroup::missing_member() const {
   return missing_.load(std::memory_order_acquire);
+}
+
+int InProcessGroup::AwaitedBy(int member) const {
+  const auto arrived = [&](int m) {
+    return slots_[static_cast<size_t>(m)].arrived.load(
+        std::memory_order_acquire);
+  };
+  for (int other = 0; other < members(); ++other) {
+    if (arrived(other) < arrived(member)) return other;
+  }
+  return -1;
 }
 
 void InProcessGroup::Reset() {

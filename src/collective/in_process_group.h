@@ -1,78 +1,92 @@
 #pragma once
-// The collectives of ranks that are threads of one process: a rendezvous over
-// memory all of them can read. Reductions are the canonical fold (contract
-// N2): the balanced binary tree over the members in group order, in fp32,
-// whatever the transport. Every member calls the same collectives in the same
-// order (proven before, F2); one thread a member.
+// A group of ranks that are threads of one process: a rendezvous over memory
+// all of them can read. One thread a member; see Communicator for the rules of
+// its ends.
 
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
-#include <string>
+#include <memory>
 #include <vector>
 
 #include "backend/launch_key.h"
+#include "collective/communicator.h"
 
 namespace signet::collective {
 
-/// How partials travel; none changes a bit.
+/// How bytes travel; none changes a bit.
 enum class Transport {
-  kOneShot,  // every member folds everything from its peers' memory
-  kTwoShot,  // every member folds its slice and writes it to all
-  kGather,   // every member copies all partials, then folds its copies
+  kOneShot,  // every member takes everything from its peers' memory
+  kTwoShot,  // every member works on its slice and writes it to all
+  kGather,   // every member copies all parts, then works on its copies
 };
 
 /// Small reductions are bound by the rendezvous, large ones by the reading:
-/// the one table of which transport a size uses.
-Transport ChooseTransport(int members, int64_t elements);
-
-struct AllReduceArgs {
-  const float* x = nullptr;  // [elements], this member's partial
-  float* out = nullptr;      // [elements], not x
-  int64_t elements = 0;      // equal on all members
-};
+/// the one table of which transport a size uses. Gathers and broadcasts read
+/// every byte once whatever the transport, so they take one shot.
+Transport ChooseReduction(int members, int64_t elements);
 
 class InProcessGroup {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// `members` is a power of two. A member that waits longer than `deadline`
-  /// poisons the group.
+  /// `members` >= 1. A member that waits longer than `deadline` poisons the
+  /// group.
   InProcessGroup(int members, std::chrono::milliseconds deadline);
+  ~InProcessGroup();
   InProcessGroup(const InProcessGroup&) = delete;
   InProcessGroup& operator=(const InProcessGroup&) = delete;
 
-  int members() const { return members_; }
+  int members() const { return static_cast<int>(slots_.size()); }
+  /// Lives as long as the group.
+  Communicator& end(int member);
 
-  /// out = the fold of every member's x. Once the group is poisoned it returns
-  /// at once and `out` means nothing.
-  void AllReduce(backend::LaunchKey, int member, const AllReduceArgs& args);
-  /// The same by a given transport, for tests that compare them. `staging`
-  /// [members * elements] is used by kGather alone.
-  void AllReduceBy(backend::LaunchKey, Transport transport, int member,
-                   const AllReduceArgs& args, float* staging);
+  /// The operations by a given transport, for tests that compare them.
+  /// `staging` is used by kGather alone and holds what all members bring:
+  /// [members, elements] floats, [rows, columns] elements, `bytes` bytes.
+  void ReduceBy(backend::LaunchKey, Transport transport, int member,
+                const ReduceArgs& args, float* staging);
+  void GatherBy(backend::LaunchKey, Transport transport, int member,
+                const GatherArgs& args, std::byte* staging);
+  void BroadcastBy(backend::LaunchKey, Transport transport, int member,
+                   const BroadcastArgs& args, std::byte* staging);
 
   /// Waits for all members; false when the group is, or becomes, poisoned.
   bool Barrier(int member);
-  /// No member waits any more; everything after fails until Reset.
   void Poison();
   bool poisoned() const { return poisoned_.load(std::memory_order_acquire); }
   /// Which member was missing at the deadline; -1: none was.
   int missing_member() const;
+  /// A member that has not reached the meeting `member` is, or was when the
+  /// group was poisoned, inside of; -1: `member` waits for none.
+  int AwaitedBy(int member) const;
   /// Only while no member is inside a call.
   void Reset();
 
  private:
+  class End;
   struct alignas(64) Slot {
     std::atomic<uint64_t> arrived{0};  // barriers entered
-    const float* x = nullptr;
-    float* out = nullptr;
+    // What the member brought to the meeting.
+    const void* x = nullptr;
+    void* out = nullptr;
   };
-  void Fold(int64_t begin, int64_t end, float* out) const;
+  bool Enter(int member, const void* x, void* out);
+  template <typename T>
+  const T* X(int member) const {
+    return static_cast<const T*>(slots_[static_cast<size_t>(member)].x);
+  }
+  template <typename T>
+  T* Out(int member) const {
+    return static_cast<T*>(slots_[static_cast<size_t>(member)].out);
+  }
 
-  const int members_;
   const std::chrono::milliseconds deadline_;
   std::vector<Slot> slots_;
+  // The partials of the meeting, for each member its own list to fold.
+  std::vector<std::vector<const float*>> sources_;
+  std::vector<std::unique_ptr<End>> ends_;
   std::atomic<bool> poisoned_{false};
   std::atomic<int> missing_{-1};
 };

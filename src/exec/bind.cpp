@@ -141,7 +141,6 @@ BoundProgram Binder::Build(TapObserver* observer) && {
                                             .generation = generation,
                                             .weights = std::move(weights_),
                                             .arenas = &arenas_,
-                                            .group = group_,
                                             .io = io,
                                             .launches = std::move(launches),
                                             .taps = std::move(taps)});
@@ -151,8 +150,8 @@ Result<BoundProgram> Bind(const step::SealedProgram& program,
                           const plan::ModelPlan& plan,
                           std::shared_ptr<const store::WeightVersion> weights,
                           const Arenas& arenas, TapObserver* observer,
-                          collective::InProcessGroup* group) {
-  Binder binder(program, plan, std::move(weights), arenas, group);
+                          const collective::RankCommunicators& communicators) {
+  Binder binder(program, plan, std::move(weights), arenas, communicators);
   SIGNET_RETURN_IF_ERROR(binder.Check());
   return std::move(binder).Build(observer);
 }

@@ -19,12 +19,13 @@ class Binder {
  public:
   Binder(const step::SealedProgram& program, const plan::ModelPlan& plan,
          std::shared_ptr<const store::WeightVersion> weights,
-         const Arenas& arenas, collective::InProcessGroup* group)
+         const Arenas& arenas,
+         const collective::RankCommunicators& communicators)
       : program_(program),
         plan_(plan),
         weights_(std::move(weights)),
         arenas_(arenas),
-        group_(group) {}
+        communicators_(communicators) {}
 
   Result<void> Check() const;
   BoundProgram Build(TapObserver* observer) &&;
@@ -75,6 +76,9 @@ class Binder {
   Launch Resolve(const step::BandTransfer& s) const;
   Launch Resolve(const step::Logits& s) const;
   Launch Resolve(const step::Sample& s) const;
+  // Bytes of one member to its group; `root` has x, the others have out.
+  Launch Spread(collective::Communicator* group, std::optional<BufferId> x,
+                std::optional<BufferId> out, int root) const;
   // The identity over a group of one.
   Launch Identity(BufferId x, BufferId out, const step::GroupRef& group) const;
 
@@ -82,7 +86,7 @@ class Binder {
   const plan::ModelPlan& plan_;
   std::shared_ptr<const store::WeightVersion> weights_;
   const Arenas& arenas_;
-  collective::InProcessGroup* group_;
+  const collective::RankCommunicators& communicators_;
   backend::Rows rows_;
 };
 

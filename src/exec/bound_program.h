@@ -15,7 +15,8 @@
 #include "base/id.h"
 #include "base/pass_key.h"
 #include "base/result.h"
-#include "collective/in_process_group.h"
+#include "collective/communicator.h"
+#include "collective/rank_communicators.h"
 #include "exec/arenas.h"
 #include "exec/tap.h"
 #include "plan/program_shape.h"
@@ -24,11 +25,33 @@
 
 namespace signet::exec {
 
-/// The all-reduce of a group of several ranks over the live rows.
+/// The collectives of groups of several ranks, over the live rows. A group
+/// outlives the program.
 struct GroupReduce {
-  collective::InProcessGroup* group = nullptr;  // outlives the program
-  int member = 0;
-  backend::IdentityReduceArgs args;
+  collective::Communicator* group = nullptr;
+  const int32_t* live = nullptr;
+  int64_t width = 0;
+  const float* x = nullptr;
+  float* out = nullptr;
+};
+struct GroupGather {
+  collective::Communicator* group = nullptr;
+  const int32_t* live = nullptr;
+  int64_t max_rows = 0;  // of the buffers: logits may have one row alone
+  int64_t columns = 0;   // of out
+  int64_t element_bytes = 0;
+  const std::byte* x = nullptr;
+  std::byte* out = nullptr;
+};
+/// Also a band transfer: the source is the root of a group of two.
+struct GroupBroadcast {
+  collective::Communicator* group = nullptr;
+  const int32_t* live = nullptr;
+  int64_t max_rows = 0;
+  uint64_t row_bytes = 0;
+  const std::byte* x = nullptr;  // on the root
+  std::byte* out = nullptr;      // null on the source of a transfer
+  int root = 0;                  // a member
 };
 
 using Launch = std::variant<
@@ -40,7 +63,8 @@ using Launch = std::variant<
     backend::IndexedGateUpArgs, backend::IndexedDownArgs, backend::ScatterArgs,
     backend::GroupedGateUpArgs, backend::GroupedDownArgs,
     backend::UnscatterArgs, backend::CombineArgs, backend::LogitsArgs,
-    backend::SampleArgs, backend::IdentityReduceArgs, GroupReduce>;
+    backend::SampleArgs, backend::IdentityReduceArgs, GroupReduce, GroupGather,
+    GroupBroadcast>;
 
 /// Where the executor writes the inputs of a call and reads its outputs; null
 /// where the program has none.
@@ -83,7 +107,6 @@ class BoundProgram {
     uint64_t generation;
     std::shared_ptr<const store::WeightVersion> weights;
     const Arenas* arenas;
-    collective::InProcessGroup* group;  // null in the mesh of one
     IoViews io;
     std::vector<Launch> launches;
     std::optional<TapPoints> taps;
@@ -96,8 +119,6 @@ class BoundProgram {
   const CallLimits& limits() const { return content_.limits; }
   uint64_t generation() const { return content_.generation; }
   const Arenas& arenas() const { return *content_.arenas; }
-  /// Null in the mesh of one.
-  const collective::InProcessGroup* group() const { return content_.group; }
   const IoViews& io() const { return content_.io; }
   std::span<const Launch> launches() const& { return content_.launches; }
   std::span<const Launch> launches() const&& = delete;
@@ -110,13 +131,13 @@ class BoundProgram {
 
 /// Resolves the program's buffers against one weight version and arenas:
 /// checks the contract, each arena's device, size, alignment and generation,
-/// and nothing else. `arenas` must outlive the result, and so must `group`, the
-/// ranks' rendezvous (null in the mesh of one), and `observer`, which may be
-/// null: then no step can be looked into.
-Result<BoundProgram> Bind(const step::SealedProgram& program,
-                          const plan::ModelPlan& plan,
-                          std::shared_ptr<const store::WeightVersion> weights,
-                          const Arenas& arenas, TapObserver* observer,
-                          collective::InProcessGroup* group = nullptr);
+/// and nothing else. `arenas` must outlive the result, and so must the groups
+/// of `communicators` (the rank's; none in the mesh of one) and `observer`,
+/// which may be null: then no step can be looked into.
+Result<BoundProgram> Bind(
+    const step::SealedProgram& program, const plan::ModelPlan& plan,
+    std::shared_ptr<const store::WeightVersion> weights, const Arenas& arenas,
+    TapObserver* observer,
+    const collective::RankCommunicators& communicators = {});
 
 }  // namespace signet::exec

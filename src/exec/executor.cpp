@@ -79,6 +79,11 @@ Result<void> CheckPages(const BoundProgram& program,
   return {};
 }
 
+// A buffer of outputs may hold fewer rows than the call.
+int64_t LiveRows(const auto& launch) {
+  return std::min<int64_t>(*launch.live, launch.max_rows);
+}
+
 void Launch1(backend::Kernels& kernels, backend::LaunchKey key,
              const Launch& launch) {
   std::visit(
@@ -122,13 +127,48 @@ void Launch1(backend::Kernels& kernels, backend::LaunchKey key,
             kernels.IdentityReduce(key, a);
           },
           [&](const GroupReduce& a) {
-            a.group->AllReduce(key, a.member,
-                               {.x = a.args.x,
-                                .out = a.args.out,
-                                .elements = *a.args.rows.live * a.args.width});
+            a.group->AllReduce(
+                key, {.x = a.x, .out = a.out, .elements = *a.live * a.width});
+          },
+          [&](const GroupGather& a) {
+            a.group->Gather(key, {.x = a.x,
+                                  .out = a.out,
+                                  .rows = LiveRows(a),
+                                  .columns = a.columns,
+                                  .element_bytes = a.element_bytes});
+          },
+          [&](const GroupBroadcast& a) {
+            a.group->Broadcast(
+                key, {.x = a.x,
+                      .out = a.out,
+                      .bytes = static_cast<uint64_t>(LiveRows(a)) * a.row_bytes,
+                      .root = a.root});
           },
       },
       launch);
+}
+
+// The group a launch met in; null for a kernel.
+const collective::Communicator* GroupOf(const Launch& launch) {
+  return std::visit(
+      []<typename T>(const T& a) -> const collective::Communicator* {
+        if constexpr (requires { a.group->poisoned(); }) {
+          return a.group;
+        } else {
+          return nullptr;
+        }
+      },
+      launch);
+}
+
+tl::unexpected<Error> Unmet(const collective::Communicator& group) {
+  const int missing = group.missing_member();
+  return Fail(FailureKind::kDevice, "mesh",
+              missing < 0
+                  ? "another rank failed"
+                  : fmt::format("member {} of a group of {} did not "
+                                "reach a collective within the deadline",
+                                missing, group.members()));
 }
 
 std::string FlagText(int32_t flags) {
@@ -153,18 +193,13 @@ Result<void> Executor::LaunchAll(const BoundProgram& program, int64_t live) {
   const std::span<const Launch> launches = program.launches();
   for (size_t i = 0; i < launches.size(); ++i) {
     Launch1(device_->kernels(), backend::LaunchKey(), launches[i]);
+    // No rank continues on what a failed meeting left (X5).
+    const collective::Communicator* group = GroupOf(launches[i]);
+    if (group != nullptr && group->poisoned()) return Unmet(*group);
     if (program.taps()) {
       const TapPoints::Point& point = program.taps()->points[i];
       program.taps()->observer->OnStep(point.kind, point.written, live);
     }
-  }
-  if (program.group() != nullptr && program.group()->poisoned()) {
-    const int missing = program.group()->missing_member();
-    return Fail(FailureKind::kDevice, "mesh",
-                missing < 0 ? "another rank failed"
-                            : fmt::format("rank {} did not reach a collective "
-                                          "within the deadline",
-                                          missing));
   }
   if (io.flags != nullptr && *io.flags != 0) {
     return Fail(FailureKind::kNumeric, "call",

@@ -1,12 +1,14 @@
 #include "exec/mesh_executor.h"
 
+#include <fmt/format.h>
+
 #include <atomic>
 #include <optional>
 #include <thread>
 #include <utility>
 
 #include "base/check.h"
-#include "collective/in_process_group.h"
+#include "collective/group_set.h"
 #include "exec/preflight.h"
 
 namespace signet::exec {
@@ -32,16 +34,17 @@ struct RankDriver {
 }  // namespace
 
 struct MeshExecutor::State {
-  explicit State(int num_ranks, std::chrono::milliseconds deadline)
-      : group(num_ranks, deadline), ranks(static_cast<size_t>(num_ranks)) {}
+  State(const topology::Mesh& mesh, std::chrono::milliseconds deadline)
+      : groups(mesh, deadline), ranks(static_cast<size_t>(mesh.num_ranks())) {}
 
-  collective::InProcessGroup group;
+  collective::GroupSet groups;
   std::vector<RankDriver> ranks;
   std::vector<std::thread> threads;  // of ranks 1 ... N-1
   Job job;
   std::atomic<uint64_t> turn{0};  // jobs published
   std::atomic<int> running{0};    // drivers inside the current job
   std::atomic<bool> stop{false};
+  std::atomic<const RankDriver*> first_failed{nullptr};
   bool poisoned = false;
 
   const BoundProgram& ProgramOf(const RankDriver& rank) const {
@@ -56,8 +59,10 @@ struct MeshExecutor::State {
         rank.executor->Run(ProgramOf(rank), job.rows, job.sampling);
     if (result) return;
     rank.error = std::move(result).error();
+    const RankDriver* none = nullptr;
+    first_failed.compare_exchange_strong(none, &rank);
     // Peers that still wait for this rank must not.
-    group.Poison();
+    groups.PoisonAll();
   }
 
   // A driver's life: wait for a turn, run it, say so.
@@ -88,12 +93,16 @@ struct MeshExecutor::State {
     while (running.load(std::memory_order_acquire) != 0) {
       std::this_thread::yield();
     }
-    for (const RankDriver& rank : ranks) {
-      if (!rank.error) continue;
-      poisoned = true;
-      return tl::unexpected<Error>(*rank.error);
+    const RankDriver* failed = first_failed.load(std::memory_order_acquire);
+    if (failed == nullptr) return &ProgramOf(ranks.front());
+    poisoned = true;
+    if (const std::optional<Rank> missing = groups.missing_rank()) {
+      return Fail(FailureKind::kDevice, "mesh",
+                  fmt::format("rank {} did not reach a collective within the "
+                              "deadline",
+                              missing->value()));
     }
-    return &ProgramOf(ranks.front());
+    return tl::unexpected<Error>(*failed->error);
   }
 };
 
@@ -116,17 +125,15 @@ Result<std::unique_ptr<MeshExecutor>> MeshExecutor::Make(
   for (const RankSetup& rank : ranks) programs.push_back(rank.programs);
   SIGNET_RETURN_IF_ERROR(Preflight(plan, programs));
 
-  auto state =
-      std::make_unique<State>(static_cast<int>(ranks.size()), deadline);
-  collective::InProcessGroup* group =
-      ranks.size() > 1 ? &state->group : nullptr;
+  auto state = std::make_unique<State>(plan.mesh(), deadline);
   for (size_t r = 0; r < ranks.size(); ++r) {
     RankDriver& driver = state->ranks[r];
     driver.device = std::move(ranks[r].device);
     SIGNET_ASSIGN_OR_RETURN(
         driver.programs,
         ProgramSet::Make(ranks[r].programs, plan, weights, driver.device.get(),
-                         ranks[r].observer, group));
+                         ranks[r].observer,
+                         state->groups.of(Rank(static_cast<int32_t>(r)))));
     driver.executor.emplace(driver.device.get());
   }
   // All ranks are bound before any driver starts.
@@ -167,7 +174,8 @@ Result<const BoundProgram*> MeshExecutor::Prefill(
 }
 
 void MeshExecutor::Reset() {
-  state_->group.Reset();
+  state_->groups.Reset();
+  state_->first_failed.store(nullptr, std::memory_order_relaxed);
   state_->poisoned = false;
 }
 

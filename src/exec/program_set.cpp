@@ -13,7 +13,7 @@ Result<std::unique_ptr<ProgramSet>> ProgramSet::Make(
     std::span<const step::SealedProgram> programs, const plan::ModelPlan& plan,
     std::shared_ptr<const store::WeightVersion> weights,
     backend::Device* device, TapObserver* observer,
-    collective::InProcessGroup* group) {
+    const collective::RankCommunicators& communicators) {
   std::map<MemoryClass, Bytes> sizes;
   for (const step::SealedProgram& program : programs) {
     for (const auto& [memory_class, size] : program.arena_bytes()) {
@@ -28,7 +28,7 @@ Result<std::unique_ptr<ProgramSet>> ProgramSet::Make(
   for (const step::SealedProgram& program : programs) {
     SIGNET_ASSIGN_OR_RETURN(
         BoundProgram bound,
-        Bind(program, plan, weights, set->arenas_, observer, group));
+        Bind(program, plan, weights, set->arenas_, observer, communicators));
     (bound.shape().kind == plan::ShapeKind::kDecode ? set->decode_
                                                     : set->prefill_)
         .push_back(std::move(bound));

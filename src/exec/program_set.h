@@ -21,14 +21,14 @@ class ProgramSet {
  public:
   /// The programs of one rank: reserves the arenas (the largest need over the
   /// shapes), binds every program and writes the constants. `device` must
-  /// outlive the set, and so must `group` and `observer` (see Bind), which may
-  /// be null.
+  /// outlive the set, and so must the groups of `communicators` and `observer`
+  /// (see Bind).
   static Result<std::unique_ptr<ProgramSet>> Make(
       std::span<const step::SealedProgram> programs,
       const plan::ModelPlan& plan,
       std::shared_ptr<const store::WeightVersion> weights,
       backend::Device* device, TapObserver* observer,
-      collective::InProcessGroup* group = nullptr);
+      const collective::RankCommunicators& communicators = {});
   ProgramSet(const ProgramSet&) = delete;
   ProgramSet& operator=(const ProgramSet&) = delete;
 

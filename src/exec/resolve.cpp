@@ -1,12 +1,31 @@
 // Each sealed step as a launch: views from buffer declarations, numbers from
 // the step's attributes. Nothing is checked here; the program is proven.
 
+#include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "base/check.h"
 #include "exec/binder.h"
 
 namespace signet::exec {
+namespace {
+
+int MemberOf(const step::GroupRef& group, Rank rank) {
+  const auto found = std::find(group.ranks.begin(), group.ranks.end(), rank);
+  SIGNET_CHECK(found != group.ranks.end());
+  return static_cast<int>(found - group.ranks.begin());
+}
+
+// The rank's end of the step's group.
+collective::Communicator* Meeting(collective::Communicator* end,
+                                  const step::GroupRef& group) {
+  SIGNET_CHECK(end != nullptr &&
+               static_cast<size_t>(end->members()) == group.ranks.size());
+  return end;
+}
+
+}  // namespace
 
 using step::BufferDecl;
 
@@ -322,27 +341,61 @@ Launch Binder::Identity(BufferId x, BufferId out,
 
 Launch Binder::Resolve(const step::AllReduce& s) const {
   if (s.group.ranks.size() == 1) return Identity(s.x, s.out, s.group);
-  SIGNET_CHECK(group_ != nullptr &&
-               static_cast<size_t>(group_->members()) == s.group.ranks.size());
-  int member = 0;
-  while (s.group.ranks[static_cast<size_t>(member)] != program_.rank()) {
-    ++member;
-  }
-  return GroupReduce{.group = group_,
-                     .member = member,
-                     .args = {.rows = rows_,
-                              .width = Decl(s.out).shape[1],
-                              .x = Address<float>(s.x),
-                              .out = Address<float>(s.out)}};
+  return GroupReduce{
+      .group = Meeting(communicators_.Along(s.group.axis), s.group),
+      .live = rows_.live,
+      .width = Decl(s.out).shape[1],
+      .x = Address<float>(s.x),
+      .out = Address<float>(s.out)};
 }
+
 Launch Binder::Resolve(const step::Gather& s) const {
-  return Identity(s.x, s.out, s.group);
+  if (s.group.ranks.size() == 1) return Identity(s.x, s.out, s.group);
+  const BufferDecl& out = Decl(s.out);
+  return GroupGather{
+      .group = Meeting(communicators_.Along(s.group.axis), s.group),
+      .live = rows_.live,
+      .max_rows = out.shape[0],
+      .columns = out.shape[1],
+      .element_bytes = static_cast<int64_t>(tensor::SizeOf(out.dtype)),
+      .x = Address<std::byte>(s.x),
+      .out = Address<std::byte>(s.out)};
 }
+
+Launch Binder::Spread(collective::Communicator* group,
+                      std::optional<BufferId> x, std::optional<BufferId> out,
+                      int root) const {
+  const BufferDecl& rows = Decl(x ? *x : *out);
+  const int64_t max_rows = rows.shape[0];
+  return GroupBroadcast{
+      .group = group,
+      .live = rows_.live,
+      .max_rows = max_rows,
+      .row_bytes = rows.shape.StorageBytes(rows.dtype).value() /
+                   static_cast<uint64_t>(max_rows),
+      .x = Address<std::byte>(x),
+      .out = Address<std::byte>(out),
+      .root = root};
+}
+
 Launch Binder::Resolve(const step::Broadcast& s) const {
-  return Identity(s.x, s.out, s.group);
+  if (s.group.ranks.size() == 1) return Identity(s.x, s.out, s.group);
+  collective::Communicator* group =
+      Meeting(communicators_.Along(s.group.axis), s.group);
+  const int root = MemberOf(s.group, s.root);
+  std::optional<BufferId> x;
+  if (group->member() == root) x = s.x;
+  return Spread(group, x, s.out, root);
 }
+
 Launch Binder::Resolve(const step::BandTransfer& s) const {
-  return Identity(s.x, s.out, s.group);
+  if (s.group.ranks.size() == 1) return Identity(s.x, s.out, s.group);
+  if (s.group.ranks.front() == program_.rank()) {
+    return Spread(Meeting(communicators_.next_stage, s.group), s.x,
+                  std::nullopt, /*root=*/0);
+  }
+  return Spread(Meeting(communicators_.previous_stage, s.group), std::nullopt,
+                s.out, /*root=*/0);
 }
 
 Launch Binder::Resolve(const step::Logits& s) const {
