@@ -13,10 +13,14 @@
 
 namespace signet {
 
+/// How a tp axis spreads the routed experts: a slice of each on every rank, or
+/// each owned by one.
+enum class TpExperts { kSplit, kOwned };
+
 enum class KvType { kDefault, kF32, kBF16 };  // default: f32 on the CPU
 
 struct PlanOptions {
-  std::string mesh = "single";  // `single`, `ep=2`, `pp=2,ep=2`
+  std::string mesh = "single";  // `single`, `ep=2`, `tp=2`, `pp=2,ep=2`
   std::string devices;          // `cpu`, `cpu:0,cpu:1`; empty: chosen, printed
   int64_t context = 4096;       // positions a sequence may hold
   int64_t batch = 1;            // sequences decoded at once
@@ -25,6 +29,7 @@ struct PlanOptions {
   std::vector<int64_t> decode_buckets;  // empty: powers of two up to batch
   std::vector<int64_t> prefill_chunks;  // empty: 32, 128, 512
   bool all_logits = false;              // of every row of a prefill chunk
+  TpExperts tp_experts = TpExperts::kSplit;
 };
 
 enum class ShapeKind { kDecode, kPrefill };

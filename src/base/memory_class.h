@@ -11,18 +11,19 @@ namespace signet {
 enum class MemoryClass {
   kMapped,        // file-backed views of weights
   kExperts,       // expert weights in our own memory
-  kDense,         // other weights, constants and page tables
+  kDense,         // weights outside the experts that a rank holds cut
   kKv,            // paged keys and values
   kRecurrent,     // recurrent and conv state
   kWorkspace,     // activations and kernel scratch
-  kIo,            // inputs, outputs and constants of a call
+  kIo,            // inputs and outputs of a call
+  kTables,        // constants and page tables, which outlive calls
   kCommunicator,  // collective buffers
 };
 
 inline constexpr std::array kAllMemoryClasses = {
-    MemoryClass::kMapped, MemoryClass::kExperts,     MemoryClass::kDense,
-    MemoryClass::kKv,     MemoryClass::kRecurrent,   MemoryClass::kWorkspace,
-    MemoryClass::kIo,     MemoryClass::kCommunicator};
+    MemoryClass::kMapped, MemoryClass::kExperts,   MemoryClass::kDense,
+    MemoryClass::kKv,     MemoryClass::kRecurrent, MemoryClass::kWorkspace,
+    MemoryClass::kIo,     MemoryClass::kTables,    MemoryClass::kCommunicator};
 
 constexpr std::string_view Name(MemoryClass memory_class) {
   switch (memory_class) {
@@ -40,10 +41,19 @@ constexpr std::string_view Name(MemoryClass memory_class) {
       return "workspace";
     case MemoryClass::kIo:
       return "io";
+    case MemoryClass::kTables:
+      return "tables";
     case MemoryClass::kCommunicator:
       return "communicator";
   }
   return "";
+}
+
+/// Memory that the load of the weights reserves; the rest is a session's.
+constexpr bool IsOfWeights(MemoryClass memory_class) {
+  return memory_class == MemoryClass::kMapped ||
+         memory_class == MemoryClass::kExperts ||
+         memory_class == MemoryClass::kDense;
 }
 
 constexpr std::optional<MemoryClass> ParseMemoryClass(std::string_view name) {

@@ -109,12 +109,26 @@ void AddThreads(CLI::App& app, int& threads) {
 
 void AddPlanFlags(CLI::App& app, PlanOptions& options, int& threads) {
   app.add_option("--mesh", options.mesh,
-                 "`single`, or axes as `ep=2`, `pp=2,ep=2` (default single)")
+                 "`single`, or axes as `ep=2`, `tp=2`, `pp=2,ep=2` (default "
+                 "single)")
       ->type_name("SPEC");
   app.add_option("--devices", options.devices,
                  "`cpu`, or one entry a rank as `cpu:0,cpu:1` (default: "
                  "chosen, and the choice is printed)")
       ->type_name("LIST");
+  AddFlag(app, "--experts", "HOW",
+          "Routed experts under tp: split (a slice of each on every rank, the "
+          "default) or owned",
+          [&options](const std::string& text) -> std::string {
+            if (text == "split") {
+              options.tp_experts = TpExperts::kSplit;
+            } else if (text == "owned") {
+              options.tp_experts = TpExperts::kOwned;
+            } else {
+              return "split or owned";
+            }
+            return {};
+          });
   // Values that are numbers but no plan can have are refused by the plan, with
   // the other things it refuses.
   constexpr int64_t kMin = std::numeric_limits<int64_t>::min();

@@ -45,7 +45,7 @@ void AddSeed(CLI::App& app, const std::string& description,
              std::function<void(uint64_t)> store);
 /// --threads.
 void AddThreads(CLI::App& app, int& threads);
-/// --mesh --devices --ctx --batch --kv --threads.
+/// --mesh --devices --experts --ctx --batch --kv --threads.
 void AddPlanFlags(CLI::App& app, PlanOptions& options, int& threads);
 
 }  // namespace signet::cli

@@ -22,7 +22,10 @@ plan::PlanOptions RoomOptions(const PlanOptions& options) {
           .page_tokens = options.page_tokens,
           .decode_buckets = options.decode_buckets,
           .prefill_chunks = options.prefill_chunks,
-          .all_logits = options.all_logits};
+          .all_logits = options.all_logits,
+          .tp_experts = options.tp_experts == TpExperts::kOwned
+                            ? plan::TpExperts::kOwned
+                            : plan::TpExperts::kSplit};
 }
 
 plan::ClassBytes LargestArenas(const std::vector<step::ProgramDraft>& drafts) {

@@ -50,6 +50,34 @@ Json ClassJson(const plan::ClassBytes& classes) {
   return object;
 }
 
+// Which part of the model a rank of several has.
+void AppendDims(const plan::RankDims& dims, const model::ModelConfig& config,
+                std::string& text) {
+  const auto out = std::back_inserter(text);
+  if (!dims.first_stage || !dims.last_stage) {
+    fmt::format_to(out, "    layers {} ... {} of {}\n", dims.first_layer,
+                   dims.end_layer - 1, config.layers.size());
+  }
+  if (dims.parts > 1) {
+    fmt::format_to(out,
+                   "    part {} of {}: {} query heads, {} kv heads, {} linear "
+                   "key and {} value heads, {} vocabulary rows\n",
+                   dims.part, dims.parts, dims.heads, dims.kv_heads,
+                   dims.linear_key_heads, dims.linear_value_heads, dims.vocab);
+  }
+}
+
+// What all expert groups of the plan have in common can be read off one; null
+// without experts.
+const plan::ExpertView* AnyView(const plan::ModelPlan& plan) {
+  const auto& groups = plan.manifest().expert_groups();
+  for (int r = 0; r < plan.mesh().num_ranks() && !groups.empty(); ++r) {
+    const auto* view = plan.experts().View(groups.front().layer, Rank(r));
+    if (view != nullptr) return view;
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 std::string PlanText(const Plan::Impl& impl) {
@@ -73,8 +101,12 @@ std::string PlanText(const Plan::Impl& impl) {
     fmt::format_to(out, "  rank {} on {} ({}, {})\n", r, DeviceName(device),
                    device.architecture, HumanBytes(Bytes(device.memory_bytes)));
     AppendMemory(impl.memory.ranks[static_cast<size_t>(r)], text);
-    fmt::format_to(out, "    {:<13}{:>12}, part of mapped\n", "expert bytes",
-                   HumanBytes(plan.experts().ExpertBytes(Rank(r))));
+    fmt::format_to(
+        out, "    {:<13}{:>12}{}\n", "expert bytes",
+        HumanBytes(plan.experts().ExpertBytes(Rank(r))),
+        plan.experts().OwnExpertBytes(Rank(r)) == Bytes() ? ", part of mapped"
+                                                          : "");
+    AppendDims(plan.dims(Rank(r)), plan.config(), text);
   }
   fmt::format_to(out, "context {}, batch {}, kv {} in pages of {} tokens\n",
                  options.context, options.batch, Name(options.kv_dtype),
@@ -91,21 +123,20 @@ std::string PlanText(const Plan::Impl& impl) {
                        : "the last row",
                    program.steps().size(), program.id().Hex());
   }
-  const auto& schedule = manifest.schedule();
+  const auto& schedule = plan.schedule().rows();
   fmt::format_to(out, "\ncollectives {}\n", schedule.size());
   for (size_t i = 0; i < schedule.size(); ++i) {
-    const model::CollectiveRow& row =
+    const plan::CollectiveRow& row =
         schedule[ScheduleRow(static_cast<int32_t>(i))];
-    fmt::format_to(out, "  {:>3} {} over {}, layer {}: {}{}\n", i,
-                   Name(row.kind), Name(row.axis),
-                   row.layer ? row.layer->value() : -1, row.what,
-                   plan.mesh().size(row.axis) == 1 ? " (identity)" : "");
+    fmt::format_to(
+        out, "  {:>3} {} over {}, {}{}{}\n", i, Name(row.kind), Name(row.axis),
+        row.layer ? fmt::format("layer {}: ", row.layer->value()) : "",
+        Name(row.use),
+        plan.mesh().size(row.axis) == 1 ? " (identity)" : "");
   }
-  if (!manifest.expert_groups().empty()) {
-    const LayerId first = manifest.expert_groups().front().layer;
-    const plan::ExpertView& view = *plan.experts().View(first, Rank(0));
+  if (const plan::ExpertView* view = AnyView(plan)) {
     fmt::format_to(out, "experts {}, canonical fold over {} lanes\n",
-                   Name(view->parallelism), view->lanes);
+                   Name((*view)->parallelism), (*view)->lanes);
   }
   fmt::format_to(out, "contract {}\n", plan.contract_id().Hex());
   return text;
@@ -124,7 +155,9 @@ std::string PlanJson(const Plan::Impl& impl) {
          {"load", ClassJson(memory.load)},
          {"steady", ClassJson(memory.steady)},
          {"peak_bytes", memory.Peak().value()},
-         {"expert_bytes", plan.experts().ExpertBytes(Rank(r)).value()}});
+         {"expert_bytes", plan.experts().ExpertBytes(Rank(r)).value()},
+         {"first_layer", plan.dims(Rank(r)).first_layer},
+         {"end_layer", plan.dims(Rank(r)).end_layer}});
   }
   Json shapes = Json::array();
   for (const step::SealedProgram& program : impl.programs.front()) {
@@ -135,20 +168,15 @@ std::string PlanJson(const Plan::Impl& impl) {
                       {"program", program.id().Hex()}});
   }
   Json collectives = Json::array();
-  for (const model::CollectiveRow& row : manifest.schedule()) {
+  for (const plan::CollectiveRow& row : plan.schedule().rows()) {
     collectives.push_back(
         {{"kind", Name(row.kind)},
          {"axis", Name(row.axis)},
          {"layer", row.layer ? Json(row.layer->value()) : Json(nullptr)},
-         {"what", row.what}});
+         {"what", Name(row.use)}});
   }
-  int64_t lanes = 0;
-  if (!manifest.expert_groups().empty()) {
-    lanes = plan.experts()
-                .View(manifest.expert_groups().front().layer, Rank(0))
-                ->facts()
-                .lanes;
-  }
+  const plan::ExpertView* view = AnyView(plan);
+  const int64_t lanes = view == nullptr ? 0 : (*view)->lanes;
   const Json object = {{"model", manifest.checkpoint().folder()},
                        {"model_type", plan.config().model_type},
                        {"tensors", manifest.num_language_tensors()},

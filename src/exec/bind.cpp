@@ -38,12 +38,11 @@ Result<void> Binder::Check() const {
   }
   for (const auto& [memory_class, planned] : program_.arena_bytes()) {
     const std::string where(Name(memory_class));
-    if (memory_class == MemoryClass::kExperts) {
-      // The weights' own memory, made by the load.
-      const Bytes got = weights_->expert_memory_bytes(program_.rank());
+    if (IsOfWeights(memory_class)) {
+      const Bytes got = weights_->memory_bytes(program_.rank(), memory_class);
       if (got != planned) {
         rejections.Add(RejectionCode::kBindArenaTooSmall, where,
-                       "the rank's experts are not the bytes planned",
+                       "the rank's weights are not the bytes planned",
                        std::to_string(got.value()),
                        std::to_string(planned.value()));
       }
@@ -130,8 +129,8 @@ BoundProgram Binder::Build(TapObserver* observer) && {
                              .vocab = config.vocab,
                              .hidden = config.hidden,
                              .top_k = config.top_k,
-                             .pages = plan_.state().num_pages,
-                             .pages_per_slot = plan_.state().pages_per_slot,
+                             .pages = plan_.pool().num_pages,
+                             .pages_per_slot = plan_.pool().pages_per_slot,
                              .page_tokens = plan_.options().page_tokens};
   const uint64_t generation = weights_->generation();
   return BoundProgram(PassKey<Binder>(),

@@ -223,7 +223,7 @@ Result<void> Executor::Run(const BoundProgram& program,
   }
   const IoViews& io = program.io();
   for (size_t i = 0; i < rows.size(); ++i) {
-    io.ids[i] = rows[i].id;
+    if (io.ids != nullptr) io.ids[i] = rows[i].id;  // the first stage embeds
     io.slot[i] = rows[i].slot;
     io.position[i] = rows[i].position;
   }
@@ -233,7 +233,7 @@ Result<void> Executor::Run(const BoundProgram& program,
       return BadInput("the bound of drawable ids is out of range",
                       sampling[i].id_bound, program.limits().vocab + 1);
     }
-    io.sampling[i] = sampling[i];
+    if (io.sampling != nullptr) io.sampling[i] = sampling[i];
   }
   return LaunchAll(program, static_cast<int64_t>(rows.size()));
 }

@@ -39,6 +39,16 @@ std::string Where(int rank, const plan::ProgramShape& shape) {
                      shape.rows);
 }
 
+Rank FirstOfStage(const topology::Mesh& mesh, Rank rank) {
+  for (int r = 0; r < mesh.num_ranks(); ++r) {
+    if (mesh.Coordinate(topology::Axis::kPp, Rank(r)) ==
+        mesh.Coordinate(topology::Axis::kPp, rank)) {
+      return Rank(r);
+    }
+  }
+  return rank;
+}
+
 void CompareMeetings(const std::vector<Meeting>& first,
                      const std::vector<Meeting>& other, int rank,
                      const std::string& where, RejectionList& rejections) {
@@ -53,7 +63,11 @@ void CompareMeetings(const std::vector<Meeting>& first,
     const Meeting& b = other[i];
     const bool listed = std::find(b.group->ranks.begin(), b.group->ranks.end(),
                                   Rank(rank)) != b.group->ranks.end();
-    if (a.kind == b.kind && a.row == b.row && *a.group == *b.group &&
+    const bool same_group =
+        a.kind == step::BandTransfer::kName || a.kind == step::Broadcast::kName
+            ? a.group->axis == b.group->axis
+            : *a.group == *b.group;
+    if (a.kind == b.kind && a.row == b.row && same_group &&
         a.elements == b.elements && listed) {
       continue;
     }
@@ -91,8 +105,11 @@ Result<void> Preflight(
                        "the program is of another rank, shape or contract");
         continue;
       }
-      if (programs[0].size() != shapes.size()) continue;
-      CompareMeetings(Meetings(programs[0][i]), Meetings(program), rank, where,
+      // Ranks of one stage meet alike.
+      const Rank first = FirstOfStage(plan.mesh(), Rank(rank));
+      const auto& peers = programs[static_cast<size_t>(first.value())];
+      if (peers.size() != shapes.size()) continue;
+      CompareMeetings(Meetings(peers[i]), Meetings(program), rank, where,
                       rejections);
     }
   }

@@ -17,8 +17,7 @@ Result<std::unique_ptr<ProgramSet>> ProgramSet::Make(
   std::map<MemoryClass, Bytes> sizes;
   for (const step::SealedProgram& program : programs) {
     for (const auto& [memory_class, size] : program.arena_bytes()) {
-      // Loaded, not reserved here.
-      if (memory_class == MemoryClass::kExperts) continue;
+      if (IsOfWeights(memory_class)) continue;
       sizes[memory_class] = std::max(sizes[memory_class], size);
     }
   }
@@ -42,7 +41,7 @@ Result<std::unique_ptr<ProgramSet>> ProgramSet::Make(
   set->WriteConstants(plan);
   if (set->decode_.front().io().page_table != nullptr) {
     set->page_table_entries_ =
-        plan.options().batch * plan.state().pages_per_slot;
+        plan.options().batch * plan.pool().pages_per_slot;
   }
   return set;
 }

@@ -31,7 +31,7 @@ using step::BufferDecl;
 
 backend::WeightView Binder::Matrix(BufferId id) const {
   const BufferDecl& buffer = Decl(id);
-  return {.data = weights_->Data(*buffer.weight->weight),
+  return {.data = weights_->Data(*buffer.weight->weight, program_.rank()),
           .dtype = buffer.dtype,
           .rows = buffer.shape[0],
           .cols = buffer.shape[1]};
@@ -39,7 +39,7 @@ backend::WeightView Binder::Matrix(BufferId id) const {
 
 backend::VectorView Binder::Vector(BufferId id) const {
   const BufferDecl& buffer = Decl(id);
-  return {.data = weights_->Data(*buffer.weight->weight),
+  return {.data = weights_->Data(*buffer.weight->weight, program_.rank()),
           .dtype = buffer.dtype,
           .size = buffer.shape[0]};
 }
@@ -350,7 +350,6 @@ Launch Binder::Resolve(const step::AllReduce& s) const {
 }
 
 Launch Binder::Resolve(const step::Gather& s) const {
-  if (s.group.ranks.size() == 1) return Identity(s.x, s.out, s.group);
   const BufferDecl& out = Decl(s.out);
   return GroupGather{
       .group = Meeting(communicators_.Along(s.group.axis), s.group),
@@ -379,23 +378,14 @@ Launch Binder::Spread(collective::Communicator* group,
 }
 
 Launch Binder::Resolve(const step::Broadcast& s) const {
-  if (s.group.ranks.size() == 1) return Identity(s.x, s.out, s.group);
-  collective::Communicator* group =
-      Meeting(communicators_.Along(s.group.axis), s.group);
-  const int root = MemberOf(s.group, s.root);
-  std::optional<BufferId> x;
-  if (group->member() == root) x = s.x;
-  return Spread(group, x, s.out, root);
+  return Spread(Meeting(communicators_.Along(s.group.axis), s.group), s.x,
+                s.out, MemberOf(s.group, s.root));
 }
 
 Launch Binder::Resolve(const step::BandTransfer& s) const {
-  if (s.group.ranks.size() == 1) return Identity(s.x, s.out, s.group);
-  if (s.group.ranks.front() == program_.rank()) {
-    return Spread(Meeting(communicators_.next_stage, s.group), s.x,
-                  std::nullopt, /*root=*/0);
-  }
-  return Spread(Meeting(communicators_.previous_stage, s.group), std::nullopt,
-                s.out, /*root=*/0);
+  collective::Communicator* end =
+      s.x ? communicators_.next_stage : communicators_.previous_stage;
+  return Spread(Meeting(end, s.group), s.x, s.out, /*root=*/0);
 }
 
 Launch Binder::Resolve(const step::Logits& s) const {

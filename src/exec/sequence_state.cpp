@@ -13,28 +13,29 @@ constexpr int32_t kNoPage = -1;
 
 }  // namespace
 
-SequenceState::SequenceState(const plan::StateLayout& layout, int64_t slots,
-                             int64_t page_tokens,
+SequenceState::SequenceState(const plan::KvPool& pool, int64_t slots,
                              std::vector<std::span<int32_t>> page_tables)
-    : pages_per_slot_(layout.pages_per_slot),
-      page_tokens_(page_tokens),
+    : pool_(pool),
       page_tables_(std::move(page_tables)),
-      num_pages_(page_tables_.front().empty() ? 0 : layout.num_pages),
       lengths_(static_cast<size_t>(slots), 0) {
+  std::erase_if(page_tables_,
+                [](std::span<int32_t> table) { return table.empty(); });
   Reset();
 }
 
 void SequenceState::SetPage(SequenceSlot slot, int64_t page, int32_t value) {
-  const auto at = static_cast<size_t>(slot.value() * pages_per_slot_ + page);
+  const auto at =
+      static_cast<size_t>(slot.value() * pool_.pages_per_slot + page);
   for (const std::span<int32_t> table : page_tables_) table[at] = value;
 }
 
 void SequenceState::Extend(SequenceSlot slot, int64_t count) {
   int64_t& length = lengths_[static_cast<size_t>(slot.value())];
-  if (num_pages_ > 0) {
-    const int64_t held = (length + page_tokens_ - 1) / page_tokens_;
-    const int64_t needed = (length + count + page_tokens_ - 1) / page_tokens_;
-    SIGNET_CHECK(needed <= pages_per_slot_);
+  if (!page_tables_.empty()) {
+    const int64_t held = (length + pool_.page_tokens - 1) / pool_.page_tokens;
+    const int64_t needed =
+        (length + count + pool_.page_tokens - 1) / pool_.page_tokens;
+    SIGNET_CHECK(needed <= pool_.pages_per_slot);
     for (int64_t page = held; page < needed; ++page) {
       SIGNET_CHECK(!free_pages_.empty());
       SetPage(slot, page, free_pages_.back());
@@ -46,11 +47,11 @@ void SequenceState::Extend(SequenceSlot slot, int64_t count) {
 
 void SequenceState::Release(SequenceSlot slot) {
   int64_t& length = lengths_[static_cast<size_t>(slot.value())];
-  if (num_pages_ > 0) {
-    const int64_t held = (length + page_tokens_ - 1) / page_tokens_;
+  if (!page_tables_.empty()) {
+    const int64_t held = (length + pool_.page_tokens - 1) / pool_.page_tokens;
     for (int64_t page = held - 1; page >= 0; --page) {
       free_pages_.push_back(page_tables_.front()[static_cast<size_t>(
-          slot.value() * pages_per_slot_ + page)]);
+          slot.value() * pool_.pages_per_slot + page)]);
       SetPage(slot, page, kNoPage);
     }
   }
@@ -63,7 +64,7 @@ void SequenceState::Reset() {
     std::fill(table.begin(), table.end(), kNoPage);
   }
   free_pages_.clear();
-  for (int64_t page = num_pages_ - 1; page >= 0; --page) {
+  for (int64_t page = pool_.num_pages - 1; page >= 0; --page) {
     free_pages_.push_back(static_cast<int32_t>(page));
   }
 }

@@ -14,10 +14,9 @@ namespace signet::exec {
 class SequenceState {
  public:
   /// `page_tables`, one a rank and kept equal, [slots, pages_per_slot] each,
-  /// lie in the arenas, which must outlive this; empty ones when no layer has
-  /// a KV cache.
-  SequenceState(const plan::StateLayout& layout, int64_t slots,
-                int64_t page_tokens,
+  /// lie in the arenas, which must outlive this; empty for a rank none of whose
+  /// layers has a KV cache.
+  SequenceState(const plan::KvPool& pool, int64_t slots,
                 std::vector<std::span<int32_t>> page_tables);
 
   /// Tokens in the slot's sequence: the position of its next one.
@@ -34,12 +33,10 @@ class SequenceState {
 
  private:
   void SetPage(SequenceSlot slot, int64_t page, int32_t value);
-  int64_t pages_per_slot_;
-  int64_t page_tokens_;
-  std::vector<std::span<int32_t>> page_tables_;
-  int64_t num_pages_;
-  std::vector<int64_t> lengths_;     // [slots]
-  std::vector<int32_t> free_pages_;  // a stack
+  plan::KvPool pool_;
+  std::vector<std::span<int32_t>> page_tables_;  // of ranks that have one
+  std::vector<int64_t> lengths_;                 // [slots]
+  std::vector<int32_t> free_pages_;              // a stack
 };
 
 }  // namespace signet::exec

@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <optional>
 #include <string>
 
 #include "base/check.h"
@@ -24,15 +26,24 @@ class ModelLowering {
  public:
   ModelLowering(const plan::ModelPlan& plan, const plan::ProgramShape& shape,
                 Rank rank)
-      : config_(plan.config()), builder_(plan, shape, rank, {}) {}
+      : config_(plan.config()),
+        dims_(plan.dims(rank)),
+        builder_(plan, shape, rank, {}) {}
 
+  // The layers of the rank's stage; the residual comes from the stage before
+  // and goes to the one after.
   Result<step::ProgramDraft> Run() && {
-    BufferId residual = Embed();
-    for (size_t i = 0; i < config_.layers.size(); ++i) {
-      const LayerId layer(static_cast<int32_t>(i));
-      residual = AppendLayer(layer, residual);
+    const LayerId begin(static_cast<int32_t>(dims_.first_layer));
+    BufferId residual = dims_.first_stage ? Embed() : Receive(begin);
+    for (int64_t i = dims_.first_layer; i < dims_.end_layer; ++i) {
+      residual = AppendLayer(LayerId(static_cast<int32_t>(i)), residual);
     }
-    AppendHead(residual);
+    if (dims_.last_stage) {
+      AppendHead(residual);
+    } else {
+      Send(LayerId(static_cast<int32_t>(dims_.end_layer)), residual);
+      AppendToken(std::nullopt);
+    }
     return std::move(builder_).Finish();
   }
 
@@ -50,6 +61,59 @@ class ModelLowering {
                     .table = builder_.Weight(Role::kEmbedding, std::nullopt),
                     .out = out});
     return out;
+  }
+
+  ScheduleRow RowOf(plan::CollectiveUse use,
+                    std::optional<LayerId> layer) const {
+    const auto row = builder_.plan().schedule().Find(use, layer);
+    SIGNET_CHECK(row.has_value());
+    return *row;
+  }
+
+  // Source and target of the residual that enters `layer`'s stage.
+  step::GroupRef Neighbours(int step_from_here) const {
+    step::GroupRef group = builder_.Group(topology::Axis::kPp);
+    const auto here =
+        std::find(group.ranks.begin(), group.ranks.end(), builder_.rank());
+    const auto source = step_from_here < 0 ? here - 1 : here;
+    group.ranks = {*source, *(source + 1)};
+    return group;
+  }
+
+  BufferId Receive(LayerId layer) {
+    const BufferId out = builder_.Work("received", config_.hidden);
+    builder_.Append(step::BandTransfer{
+        .out = out,
+        .group = Neighbours(-1),
+        .row = RowOf(plan::CollectiveUse::kResidual, layer)});
+    return out;
+  }
+
+  void Send(LayerId layer, BufferId residual) {
+    builder_.Append(step::BandTransfer{
+        .x = residual,
+        .group = Neighbours(1),
+        .row = RowOf(plan::CollectiveUse::kResidual, layer)});
+  }
+
+  // Addends over the ranks of the row's axis to their sum.
+  BufferId Reduce(const std::string& name, BufferId addends, ScheduleRow row) {
+    const topology::Axis axis = builder_.plan().schedule().rows()[row].axis;
+    const BufferId out = builder_.Work(name, config_.hidden);
+    builder_.Append(
+        step::AllReduce{.x = addends,
+                        .out = out,
+                        .group = builder_.Group(axis),
+                        .row = row,
+                        .elements = builder_.rows() * config_.hidden});
+    return out;
+  }
+
+  // Column products end in addends under tp, and in their sum without it.
+  BufferId ReduceDense(const std::string& name, BufferId made,
+                       plan::CollectiveUse use, LayerId layer) {
+    if (dims_.parts == 1) return made;
+    return Reduce(name, made, RowOf(use, layer));
   }
 
   // A zero-centred norm over the hidden dimension.
@@ -79,7 +143,10 @@ class ModelLowering {
     const BufferId mixed = kind.mixer == model::MixerKind::kFullAttention
                                ? FullAttention(layer, x)
                                : LinearAttention(layer, x);
-    const BufferId middle = Add(Named(layer, "middle"), residual, mixed);
+    const BufferId middle =
+        Add(Named(layer, "middle"), residual,
+            ReduceDense(Named(layer, "mixed.reduced"), mixed,
+                        plan::CollectiveUse::kMixer, layer));
     const BufferId y = Norm(Named(layer, "y"), middle, Role::kPostNorm, layer);
     const BufferId fed =
         kind.mlp == model::MlpKind::kMoe ? Moe(layer, y) : Dense(layer, y);
@@ -94,10 +161,10 @@ class ModelLowering {
         builder_.Project(Named(layer, "k"), x, Role::kKProj, layer);
     const BufferId v =
         builder_.Project(Named(layer, "v"), x, Role::kVProj, layer);
-    const BufferId q_rotated = builder_.Work(
-        Named(layer, "q_rotated"), config_.num_heads * config_.head_dim);
-    const BufferId k_rotated = builder_.Work(
-        Named(layer, "k_rotated"), config_.num_kv_heads * config_.head_dim);
+    const BufferId q_rotated =
+        Heads(Named(layer, "q_rotated"), dims_.heads, config_.head_dim);
+    const BufferId k_rotated =
+        Heads(Named(layer, "k_rotated"), dims_.kv_heads, config_.head_dim);
     builder_.Append(step::QkNormRope{
         .q_gate = q_gate,
         .k = k,
@@ -108,8 +175,8 @@ class ModelLowering {
         .position = builder_.Position(),
         .q_out = q_rotated,
         .k_out = k_rotated,
-        .heads = config_.num_heads,
-        .kv_heads = config_.num_kv_heads,
+        .heads = dims_.heads,
+        .kv_heads = dims_.kv_heads,
         .head_dim = config_.head_dim,
         .rotary_dim = config_.rotary_dim,
         .theta = config_.rope_theta,
@@ -123,8 +190,8 @@ class ModelLowering {
                                    .page_table = builder_.PageTable(),
                                    .k_cache = k_cache,
                                    .v_cache = v_cache});
-    const BufferId attended = builder_.Work(
-        Named(layer, "attended"), config_.num_heads * config_.head_dim);
+    const BufferId attended =
+        Heads(Named(layer, "attended"), dims_.heads, config_.head_dim);
     builder_.Append(step::Attention{.q = q_rotated,
                                     .q_gate = q_gate,
                                     .k_cache = k_cache,
@@ -133,8 +200,8 @@ class ModelLowering {
                                     .position = builder_.Position(),
                                     .page_table = builder_.PageTable(),
                                     .out = attended,
-                                    .heads = config_.num_heads,
-                                    .kv_heads = config_.num_kv_heads,
+                                    .heads = dims_.heads,
+                                    .kv_heads = dims_.kv_heads,
                                     .head_dim = config_.head_dim});
     return builder_.Project(Named(layer, "mixed"), attended, Role::kOProj,
                             layer);
@@ -142,8 +209,7 @@ class ModelLowering {
 
   BufferId LinearAttention(LayerId layer, BufferId x) {
     const plan::LayerState& state = StateOf(layer);
-    const int64_t heads = config_.linear_value_heads;
-    const int64_t width = heads * config_.linear_value_dim;
+    const int64_t heads = dims_.linear_value_heads;
     const BufferId u =
         builder_.Project(Named(layer, "u"), x, Role::kInProjQkv, layer);
     const BufferId z =
@@ -152,8 +218,8 @@ class ModelLowering {
         builder_.Project(Named(layer, "b"), x, Role::kInProjB, layer);
     const BufferId a =
         builder_.Project(Named(layer, "a"), x, Role::kInProjA, layer);
-    const BufferId qkv =
-        builder_.Work(Named(layer, "qkv"), config_.conv_channels());
+    const BufferId qkv = builder_.Work(Named(layer, "qkv"), dims_.conv_channels,
+                                       builder_.DensePart());
     builder_.Append(step::Conv{
         .u = u,
         .weight = builder_.Weight(Role::kConv, layer),
@@ -167,9 +233,11 @@ class ModelLowering {
       scratch = builder_.Work(
           Named(layer, "scratch"), DType::kF32,
           {heads, tensor::DeltaScratchFloats(config_.linear_key_dim,
-                                             config_.linear_value_dim)});
+                                             config_.linear_value_dim)},
+          builder_.DensePart());
     }
-    const BufferId o = builder_.Work(Named(layer, "o"), width);
+    const BufferId o =
+        Heads(Named(layer, "o"), heads, config_.linear_value_dim);
     builder_.Append(step::DeltaRule{
         .qkv = qkv,
         .b = b,
@@ -183,11 +251,12 @@ class ModelLowering {
         .out = o,
         .form =
             chunked ? step::DeltaForm::kChunked : step::DeltaForm::kRecurrent,
-        .key_heads = config_.linear_key_heads,
+        .key_heads = dims_.linear_key_heads,
         .value_heads = heads,
         .key_dim = config_.linear_key_dim,
         .value_dim = config_.linear_value_dim});
-    const BufferId normed = builder_.Work(Named(layer, "o_normed"), width);
+    const BufferId normed =
+        Heads(Named(layer, "o_normed"), heads, config_.linear_value_dim);
     builder_.Append(
         step::GatedNorm{.o = o,
                         .z = z,
@@ -208,15 +277,21 @@ class ModelLowering {
     };
     const BufferId gate = builder_.Project(named("gate"), x, gate_role, layer);
     const BufferId up = builder_.Project(named("up"), x, up_role, layer);
-    const BufferId act = builder_.Work(named("act"), width);
+    const BufferId act =
+        builder_.Work(named("act"), width, builder_.DensePart());
     builder_.Append(step::Activation{.gate = gate, .up = up, .out = act});
     return builder_.Project(named("down"), act, down_role, layer);
   }
 
   BufferId Dense(LayerId layer, BufferId y) {
-    return SwiGlu(layer, y, "mlp", config_.dense_width, Role::kMlpGate,
-                  Role::kMlpUp, Role::kMlpDown);
+    const BufferId down = SwiGlu(layer, y, "mlp", dims_.dense_width,
+                                 Role::kMlpGate, Role::kMlpUp, Role::kMlpDown);
+    return ReduceDense(Named(layer, "mlp.reduced"), down,
+                       plan::CollectiveUse::kDenseMlp, layer);
   }
+
+  // The shared expert enters once: as addends before the one reduction under
+  // tp, after it where every rank computes it whole.
 
   BufferId Moe(LayerId layer, BufferId y) {
     const plan::ExpertView* view =
@@ -225,18 +300,27 @@ class ModelLowering {
     const BufferId scores =
         builder_.Project(Named(layer, "moe.scores"), y, Role::kRouter, layer);
     const RouteBuffers route = AppendSoftmaxRoute(builder_, *view, scores);
-    const BufferId reduced =
-        builder_.Work(Named(layer, "moe.reduced"), config_.hidden);
-    AppendRoutedBlock(builder_, *view, route, y, reduced);
+    BufferId routed = AppendRoutedSum(builder_, *view, route, y);
+    const bool tp = dims_.parts > 1;
+    if (!tp) {
+      routed = Reduce(Named(layer, "moe.reduced"), routed, (*view)->collective);
+    }
     const BufferId shared =
-        SwiGlu(layer, y, "shared", config_.shared_width, Role::kSharedGate,
+        SwiGlu(layer, y, "shared", dims_.shared_width, Role::kSharedGate,
                Role::kSharedUp, Role::kSharedDown);
     const BufferId gate = builder_.Project(Named(layer, "shared.router"), y,
                                            Role::kSharedRouter, layer);
-    const BufferId fed = builder_.Work(Named(layer, "fed"), config_.hidden);
+    const BufferId fed = builder_.Work(
+        Named(layer, "fed"), config_.hidden,
+        tp ? step::Part::Partial(topology::Axis::kTp) : step::Part::Whole());
     builder_.Append(step::GatedAdd{
-        .addend = reduced, .gate = gate, .x = shared, .out = fed});
-    return fed;
+        .addend = routed, .gate = gate, .x = shared, .out = fed});
+    if (!tp) return fed;
+    return Reduce(Named(layer, "fed.reduced"), fed, (*view)->collective);
+  }
+
+  BufferId Heads(const std::string& name, int64_t heads, int64_t head_dim) {
+    return builder_.Work(name, heads * head_dim, builder_.DensePart());
   }
 
   void AppendHead(BufferId residual) {
@@ -245,30 +329,92 @@ class ModelLowering {
     const step::LogitRows which = shape.logits == plan::LogitsOf::kEveryRow
                                       ? step::LogitRows::kAll
                                       : step::LogitRows::kLast;
-    const tensor::Shape table = {shape.logit_rows(), config_.vocab};
+    const int64_t rows = shape.logit_rows();
+    const tensor::Shape table = {rows, config_.vocab};
     const BufferId logits =
         builder_.Io(IoRole::kLogits, BufferKind::kWork, DType::kF32, table);
+    const bool tp = dims_.parts > 1;
+    const BufferId block =
+        tp ? builder_.Work("logits.block", DType::kF32, {rows, dims_.vocab},
+                           builder_.DensePart())
+           : logits;
     builder_.Append(
         step::Logits{.x = x,
                      .weight = builder_.Weight(Role::kLmHead, std::nullopt),
-                     .out = logits,
+                     .out = block,
                      .which = which});
+    if (tp) {
+      builder_.Append(step::Gather{
+          .x = block,
+          .out = logits,
+          .group = builder_.Group(topology::Axis::kTp),
+          .row = RowOf(plan::CollectiveUse::kLogits, std::nullopt)});
+    }
+    AppendToken(logits);
+  }
+
+  // The ids drawn from `logits`, on every rank. Where a row of the schedule
+  // carries them, one rank of its group draws and the others receive (X7).
+  void AppendToken(std::optional<BufferId> logits) {
+    const plan::Schedule& schedule = builder_.plan().schedule();
+    const auto along_tp =
+        dims_.last_stage
+            ? schedule.Find(plan::CollectiveUse::kTokenAlongTp, std::nullopt)
+            : std::nullopt;
+    const auto along_pp =
+        schedule.Find(plan::CollectiveUse::kTokenAlongPp, std::nullopt);
+    std::optional<BufferId> ids;
+    if (dims_.samples()) ids = Draw(*logits, !along_tp && !along_pp);
+    if (along_tp) {
+      const step::GroupRef group = builder_.Group(topology::Axis::kTp);
+      ids = Broadcast(ids, group, *along_tp, group.ranks.front(), !along_pp);
+    }
+    if (along_pp) {
+      const step::GroupRef group = builder_.Group(topology::Axis::kPp);
+      Broadcast(ids, group, *along_pp, group.ranks.back(), true);
+    }
+  }
+
+  // [logit rows] i32: the program's output, or on its way there.
+  BufferId Ids(const char* name, bool is_output) {
+    const tensor::Shape shape = {builder_.shape().logit_rows()};
+    if (!is_output) return builder_.Work(name, DType::kI32, shape);
+    return builder_.Io(IoRole::kSampled, BufferKind::kWork, DType::kI32, shape);
+  }
+
+  BufferId Draw(BufferId logits, bool is_output) {
+    const plan::ProgramShape& shape = builder_.shape();
+    const tensor::Shape table = {shape.logit_rows(), config_.vocab};
+    const BufferId ids = Ids("drawn", is_output);
     builder_.Append(step::Sample{
         .logits = logits,
         .params = builder_.Io(IoRole::kSampling, BufferKind::kInput,
                               DType::kI32, {shape.logit_rows(), 8}),
         .scratch = builder_.Work("sample.scratch", DType::kI32, table),
-        .ids = builder_.Io(IoRole::kSampled, BufferKind::kWork, DType::kI32,
-                           {shape.logit_rows()}),
+        .ids = ids,
         .flag = builder_.Flag(),
-        .which = which});
+        .which = shape.logits == plan::LogitsOf::kEveryRow
+                     ? step::LogitRows::kAll
+                     : step::LogitRows::kLast});
+    return ids;
+  }
+
+  BufferId Broadcast(std::optional<BufferId> ids, const step::GroupRef& group,
+                     ScheduleRow row, Rank root, bool is_output) {
+    const BufferId out = Ids("received.ids", is_output);
+    builder_.Append(step::Broadcast{
+        .x = ids, .out = out, .group = group, .row = row, .root = root});
+    return out;
   }
 
   const plan::LayerState& StateOf(LayerId layer) const {
-    return builder_.plan().state().layers[static_cast<size_t>(layer.value())];
+    return builder_.plan()
+        .state(builder_.rank())
+        .layers[static_cast<size_t>(layer.value())];
   }
 
   const model::ModelConfig& config_;
+  const plan::RankDims& dims_;
   ProgramBuilder builder_;
 };
 

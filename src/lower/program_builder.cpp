@@ -48,7 +48,7 @@ BufferId ProgramBuilder::Io(IoRole role, BufferKind kind, DType dtype,
                   .kind = kind,
                   .dtype = dtype,
                   .shape = shape,
-                  .arena = lasting ? MemoryClass::kDense : MemoryClass::kIo,
+                  .arena = lasting ? MemoryClass::kTables : MemoryClass::kIo,
                   .io = role});
 }
 
@@ -62,7 +62,7 @@ BufferId ProgramBuilder::Position() {
 
 BufferId ProgramBuilder::PageTable() {
   return Io(IoRole::kPageTable, BufferKind::kInput, DType::kI32,
-            {plan_.options().batch, plan_.state().pages_per_slot});
+            {plan_.options().batch, plan_.pool().pages_per_slot});
 }
 
 BufferId ProgramBuilder::Flag() {
@@ -77,19 +77,46 @@ BufferId ProgramBuilder::Weight(model::Role role,
   const std::string name =
       layer ? fmt::format("w.{}.{}", layer->value(), Name(role))
             : fmt::format("w.{}", Name(role));
-  return Declare({.name = name,
-                  .kind = BufferKind::kWeight,
-                  .dtype = entry.dtype,
-                  .shape = entry.shape,
-                  .basis = entry.input_basis,
-                  .arena = MemoryClass::kMapped,
-                  .weight = step::WeightRef{.weight = *id}});
+  const plan::WeightShard& shard = plan_.weights().shard(*id, draft_.rank);
+  return Declare(
+      {.name = name,
+       .kind = BufferKind::kWeight,
+       .dtype = entry.dtype,
+       .shape = shard.shape,
+       .basis = entry.input_basis,
+       .part = shard.cut ? DensePart() : step::Part::Whole(),
+       .arena = shard.cut ? MemoryClass::kDense : MemoryClass::kMapped,
+       .offset_bytes = shard.offset_bytes,
+       .weight = step::WeightRef{.weight = *id}});
+}
+
+step::Part ProgramBuilder::DensePart() const {
+  return dims().parts > 1 ? step::Part::Shard(topology::Axis::kTp)
+                          : step::Part::Whole();
+}
+
+step::GroupRef ProgramBuilder::Group(topology::Axis axis) const {
+  const topology::Mesh& mesh = plan_.mesh();
+  return {.axis = axis,
+          .ranks = mesh.Group(axis, draft_.rank),
+          .epoch = mesh.epoch()};
 }
 
 step::Part PartOf(const plan::ExpertView& view) {
   return view->parallelism == plan::Parallelism::kSingle
              ? step::Part::Whole()
              : step::Part::Shard(view->axis);
+}
+
+step::Part SlotPartOf(const plan::ExpertView& view) {
+  return view->parallelism == plan::Parallelism::kSplit ? step::Part::Whole()
+                                                        : PartOf(view);
+}
+
+step::Part DownPartOf(const plan::ExpertView& view) {
+  return view->parallelism == plan::Parallelism::kSplit
+             ? step::Part::Partial(view->axis)
+             : PartOf(view);
 }
 
 BufferId ProgramBuilder::Experts(const plan::ExpertView& view,
@@ -121,6 +148,7 @@ BufferId ProgramBuilder::State(const std::string& name,
                   .kind = BufferKind::kState,
                   .dtype = buffer.dtype,
                   .shape = buffer.shape,
+                  .part = DensePart(),
                   .arena = buffer.arena,
                   .offset_bytes = buffer.offset_bytes});
 }
@@ -144,7 +172,11 @@ BufferId ProgramBuilder::Project(const std::string& name, BufferId x,
                                  model::Role role,
                                  std::optional<LayerId> layer) {
   const BufferId weight = Weight(role, layer);
-  const BufferId out = Work(name, draft_.buffers[weight].shape[0]);
+  const step::Part held = draft_.buffers[weight].part;
+  const bool addends =
+      held.kind == step::PartKind::kShard && draft_.buffers[x].part == held;
+  const BufferId out = Work(name, draft_.buffers[weight].shape[0],
+                            addends ? step::Part::Partial(held.axis) : held);
   Append(step::Projection{.x = x, .weight = weight, .out = out});
   return out;
 }
@@ -166,7 +198,7 @@ Result<step::ProgramDraft> ProgramBuilder::Finish() && {
   }
 
   for (const MemoryClass arena :
-       {MemoryClass::kWorkspace, MemoryClass::kIo, MemoryClass::kDense}) {
+       {MemoryClass::kWorkspace, MemoryClass::kIo, MemoryClass::kTables}) {
     std::vector<plan::LayoutRequest> requests;
     std::vector<BufferId> ids;
     for (size_t i = 0; i < draft_.buffers.size(); ++i) {
@@ -198,12 +230,14 @@ Result<step::ProgramDraft> ProgramBuilder::Finish() && {
     }
     draft_.arena_bytes[arena] = layout.total;
   }
-  if (plan_.mesh().num_ranks() > 1) {
-    draft_.arena_bytes[MemoryClass::kExperts] =
-        plan_.experts().ExpertBytes(draft_.rank);
-  }
-  draft_.arena_bytes[MemoryClass::kKv] = plan_.state().kv_bytes;
-  draft_.arena_bytes[MemoryClass::kRecurrent] = plan_.state().recurrent_bytes;
+  const auto weights = [this](MemoryClass memory_class, Bytes bytes) {
+    if (bytes > Bytes()) draft_.arena_bytes[memory_class] = bytes;
+  };
+  weights(MemoryClass::kExperts, plan_.experts().OwnExpertBytes(draft_.rank));
+  weights(MemoryClass::kDense, plan_.weights().dense_bytes(draft_.rank));
+  const plan::StateLayout& state = plan_.state(draft_.rank);
+  draft_.arena_bytes[MemoryClass::kKv] = state.kv_bytes;
+  draft_.arena_bytes[MemoryClass::kRecurrent] = state.recurrent_bytes;
   return std::move(draft_);
 }
 

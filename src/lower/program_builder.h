@@ -12,8 +12,12 @@
 
 namespace signet::lower {
 
-/// What a rank holds of an expert group's weights and slots.
+/// How the ranks hold an expert group's weights and its rows of width I_r.
 step::Part PartOf(const plan::ExpertView& view);
+/// How they hold the bookkeeping of slots: a split group's is equal on all.
+step::Part SlotPartOf(const plan::ExpertView& view);
+/// How they hold down's rows: a split expert's are addends.
+step::Part DownPartOf(const plan::ExpertView& view);
 
 class ProgramBuilder {
  public:
@@ -24,6 +28,10 @@ class ProgramBuilder {
   const plan::ProgramShape& shape() const { return draft_.shape; }
   Rank rank() const { return draft_.rank; }
   int64_t rows() const { return draft_.shape.rows; }  // B
+  const plan::RankDims& dims() const { return plan_.dims(draft_.rank); }
+  /// Heads, channels, widths of the rank: a shard of tp, or whole without it.
+  step::Part DensePart() const;
+  step::GroupRef Group(topology::Axis axis) const;
 
   /// Declared at first use, the same buffer afterwards.
   BufferId Io(step::IoRole role, step::BufferKind kind, tensor::DType dtype,
@@ -43,7 +51,8 @@ class ProgramBuilder {
                 tensor::Shape shape, step::Part part = step::Part::Whole(),
                 tensor::Basis basis = tensor::Basis::kNatural);
 
-  /// x W^T with the weight of a role, into a new buffer `name`.
+  /// x W^T with the weight of a role, into a new buffer `name`: a shard where
+  /// the rank holds rows of the weight, addends where it holds columns.
   BufferId Project(const std::string& name, BufferId x, model::Role role,
                    std::optional<LayerId> layer);
 

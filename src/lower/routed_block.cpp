@@ -61,8 +61,8 @@ Expanded AppendIndexed(ProgramBuilder& builder, const plan::ExpertView& view,
       .which = ExpertPart::kGateUp});
   const BufferId act = AppendActivation(builder, view, gate, up, slots);
   const BufferId down = builder.Experts(view, ExpertPart::kDown);
-  const BufferId d =
-      builder.Work(prefix + "d", DType::kF32, {slots, view->hidden}, part);
+  const BufferId d = builder.Work(prefix + "d", DType::kF32,
+                                  {slots, view->hidden}, DownPartOf(view));
   builder.Append(step::IndexedMoeGemv{.experts = down,
                                       .ids = ids,
                                       .x = act,
@@ -81,7 +81,7 @@ Expanded AppendGrouped(ProgramBuilder& builder, const plan::ExpertView& view,
                              view->num_local, kCpuTileRows)
           .value());
   const auto i32 = [&](const char* name, int64_t size) {
-    return builder.Work(prefix + name, DType::kI32, {size}, part);
+    return builder.Work(prefix + name, DType::kI32, {size}, SlotPartOf(view));
   };
   const BufferId gate_up = builder.Experts(view, ExpertPart::kGateUp);
   const step::MoeScatter scatter = {
@@ -110,8 +110,8 @@ Expanded AppendGrouped(ProgramBuilder& builder, const plan::ExpertView& view,
       .sorted_slot = scatter.sorted_slot, .y = y, .gate = gate, .up = up});
   const BufferId act = AppendActivation(builder, view, gate, up, slots);
   const BufferId down = builder.Experts(view, ExpertPart::kDown);
-  const BufferId d =
-      builder.Work(prefix + "d", DType::kF32, {max_rows, view->hidden}, part);
+  const BufferId d = builder.Work(prefix + "d", DType::kF32,
+                                  {max_rows, view->hidden}, DownPartOf(view));
   builder.Append(step::GroupedMoeGemm{.experts = down,
                                       .sorted_slot = scatter.sorted_slot,
                                       .tile_expert = scatter.tile_expert,
@@ -139,9 +139,8 @@ RouteBuffers AppendSoftmaxRoute(ProgramBuilder& builder,
   return {route.ids, route.weights};
 }
 
-void AppendRoutedBlock(ProgramBuilder& builder, const plan::ExpertView& view,
-                       const RouteBuffers& route, BufferId x,
-                       BufferId reduced) {
+BufferId AppendRoutedSum(ProgramBuilder& builder, const plan::ExpertView& view,
+                         const RouteBuffers& route, BufferId x) {
   const int64_t slots = builder.rows() * view->top_k;
   const Expanded expanded =
       GrammarOf(builder.shape()) == Grammar::kIndexed
@@ -158,15 +157,7 @@ void AppendRoutedBlock(ProgramBuilder& builder, const plan::ExpertView& view,
                                   .lanes = view->lanes,
                                   .first_lane = view->first_lane,
                                   .num_lanes = view->num_lanes});
-  const topology::Mesh& mesh = builder.plan().mesh();
-  builder.Append(
-      step::AllReduce{.x = partial,
-                      .out = reduced,
-                      .group = {.axis = view->axis,
-                                .ranks = mesh.Group(view->axis, view->rank),
-                                .epoch = mesh.epoch()},
-                      .row = view->collective,
-                      .elements = builder.rows() * view->hidden});
+  return partial;
 }
 
 Result<step::ProgramDraft> RoutedBlock(const plan::ModelPlan& plan,
@@ -199,7 +190,12 @@ Result<step::ProgramDraft> RoutedBlock(const plan::ModelPlan& plan,
   }
   const BufferId out = builder.Io(IoRole::kBlockOutput, BufferKind::kWork,
                                   DType::kF32, rows_by_hidden);
-  AppendRoutedBlock(builder, view, buffers, x, out);
+  builder.Append(
+      step::AllReduce{.x = AppendRoutedSum(builder, view, buffers, x),
+                      .out = out,
+                      .group = builder.Group(view->axis),
+                      .row = view->collective,
+                      .elements = builder.rows() * view->hidden});
   return std::move(builder).Finish();
 }
 

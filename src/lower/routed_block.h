@@ -25,10 +25,10 @@ struct RouteBuffers {
   BufferId weights;
 };
 
-/// Appends the block from its route to the all-reduce; returns the reduced
-/// sum, whole [B, H]. `reduced` is where it goes.
-void AppendRoutedBlock(ProgramBuilder& builder, const plan::ExpertView& view,
-                       const RouteBuffers& route, BufferId x, BufferId reduced);
+/// Appends the block from its route to the combine; returns the weighted sum
+/// over the rank's experts, addends of [B, H], for the caller to reduce.
+BufferId AppendRoutedSum(ProgramBuilder& builder, const plan::ExpertView& view,
+                         const RouteBuffers& route, BufferId x);
 
 /// Softmax top-k on `scores` [B, E].
 RouteBuffers AppendSoftmaxRoute(ProgramBuilder& builder,

@@ -148,7 +148,6 @@ class TextRenderer {
          m_.num_language_tensors(), m_.language_bytes().value(),
          HumanBytes(m_.language_bytes()),
          m_.checkpoint().weight_files().size());
-    Line("collectives: {}", m_.schedule().size());
   }
 
   const Manifest& m_;

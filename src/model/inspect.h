@@ -12,7 +12,7 @@ namespace signet::model {
 /// Config, tensors by role, expert groups, what is skipped and why, totals.
 std::string InspectText(const Manifest& manifest);
 
-/// One JSON object with the keys config, tensors, expert_groups, schedule,
+/// One JSON object with the keys config, tensors, expert_groups,
 /// skipped and totals; one entry a tensor.
 std::string InspectJson(const Manifest& manifest);
 

@@ -84,14 +84,10 @@ ordered_json ProjectionJson(const ExpertProjection& projection) {
 
 ordered_json GroupJson(const ExpertGroup& group) {
   return {
-      {"layer", group.layer.value()},
-      {"layout", Name(group.layout)},
-      {"num_experts", group.num_experts},
-      {"top_k", group.top_k},
-      {"gate", ProjectionJson(group.gate)},
-      {"up", ProjectionJson(group.up)},
+      {"layer", group.layer.value()},       {"layout", Name(group.layout)},
+      {"num_experts", group.num_experts},   {"top_k", group.top_k},
+      {"gate", ProjectionJson(group.gate)}, {"up", ProjectionJson(group.up)},
       {"down", ProjectionJson(group.down)},
-      {"collective", group.collective.value()},
   };
 }
 
@@ -106,13 +102,6 @@ std::string InspectJson(const Manifest& manifest) {
   ordered_json& groups = root["expert_groups"] = ordered_json::array();
   for (const ExpertGroup& group : manifest.expert_groups()) {
     groups.push_back(GroupJson(group));
-  }
-  ordered_json& schedule = root["schedule"] = ordered_json::array();
-  for (const CollectiveRow& row : manifest.schedule()) {
-    schedule.push_back({{"kind", Name(row.kind)},
-                        {"axis", Name(row.axis)},
-                        {"layer", LayerJson(row.layer)},
-                        {"what", row.what}});
   }
   Bytes skipped_size;
   ordered_json& skipped = root["skipped"] = ordered_json::array();

@@ -44,20 +44,6 @@ std::string_view Name(Role role) {
   return kRoleNames[static_cast<size_t>(role)];
 }
 
-std::string_view Name(CollectiveKind kind) {
-  switch (kind) {
-    case CollectiveKind::kAllReduce:
-      return "all_reduce";
-    case CollectiveKind::kGather:
-      return "gather";
-    case CollectiveKind::kBroadcast:
-      return "broadcast";
-    case CollectiveKind::kBandTransfer:
-      return "band_transfer";
-  }
-  return "";
-}
-
 std::optional<WeightId> Manifest::Find(Role role,
                                        std::optional<LayerId> layer) const {
   const auto place = by_role_.find({role, layer});

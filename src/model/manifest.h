@@ -1,8 +1,8 @@
 #pragma once
 // The proven list of what a checkpoint holds: every weight with its role, file
-// range, type and sharding rule, the expert groups, and the ordered list of
-// collectives (contract W). Built from config and headers alone by
-// BuildManifest; immutable; any thread.
+// range, type and sharding rule, and the expert groups (contract W). The
+// collectives follow from it and a mesh: plan/schedule.h. Built from config and
+// headers alone by BuildManifest; immutable; any thread.
 
 #include <cstdint>
 #include <map>
@@ -22,7 +22,6 @@
 #include "tensor/basis.h"
 #include "tensor/dtype.h"
 #include "tensor/shape.h"
-#include "topology/axis.h"
 
 namespace signet::model {
 
@@ -130,18 +129,6 @@ struct ExpertGroup {
   ExpertProjection up;
   ExpertProjection down;
   WeightId router;
-  ScheduleRow collective;  // the row its combine reduces in
-};
-
-enum class CollectiveKind { kAllReduce, kGather, kBroadcast, kBandTransfer };
-std::string_view Name(CollectiveKind kind);
-
-/// One collective that `lower` emits, addressed by its position (W5).
-struct CollectiveRow {
-  CollectiveKind kind;
-  topology::Axis axis;
-  std::optional<LayerId> layer;
-  std::string what;  // "routed experts", "lm_head", ...
 };
 
 struct SkippedTensor {
@@ -156,9 +143,6 @@ class Manifest {
   const IdVector<WeightId, WeightEntry>& weights() const { return weights_; }
   /// By layer, ascending; one a layer whose mlp is kMoe.
   const std::vector<ExpertGroup>& expert_groups() const { return groups_; }
-  const IdVector<ScheduleRow, CollectiveRow>& schedule() const {
-    return schedule_;
-  }
   const std::vector<SkippedTensor>& skipped() const { return skipped_; }
   /// Config and headers; equal on every machine (Checkpoint::digest).
   const Digest& digest() const { return digest_; }
@@ -179,7 +163,6 @@ class Manifest {
   ModelConfig config_;
   IdVector<WeightId, WeightEntry> weights_;
   std::vector<ExpertGroup> groups_;
-  IdVector<ScheduleRow, CollectiveRow> schedule_;
   std::vector<SkippedTensor> skipped_;
   Digest digest_;
   std::shared_ptr<const Checkpoint> checkpoint_;

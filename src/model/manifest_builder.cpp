@@ -157,12 +157,6 @@ class ManifestBuilder {
       }
     }
     Count(before, size_bytes);
-    const ScheduleRow row = manifest_.schedule_.Push({
-        .kind = CollectiveKind::kAllReduce,
-        .axis = topology::Axis::kEp,
-        .layer = experts.layer,
-        .what = "routed experts",
-    });
     manifest_.groups_.push_back({
         .layer = experts.layer,
         .num_experts = experts.num_experts,
@@ -174,7 +168,6 @@ class ManifestBuilder {
         .up = std::move(sources->up),
         .down = std::move(sources->down),
         .router = *router,
-        .collective = row,
     });
   }
 

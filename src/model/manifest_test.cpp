@@ -196,7 +196,6 @@ TEST(Manifest, W3_FusedAndPerExpertGiveTheSameGroup) {
     EXPECT_EQ(a.hidden, b.hidden);
     EXPECT_EQ(a.width, b.width);
     EXPECT_EQ(a.router, b.router);
-    EXPECT_EQ(a.collective, b.collective);
     for (const auto member :
          {&ExpertGroup::gate, &ExpertGroup::up, &ExpertGroup::down}) {
       EXPECT_EQ((a.*member).shape, (b.*member).shape);
@@ -361,7 +360,7 @@ TEST(Manifest, A1_ClassifiesFromConfigAndTensorsTogether) {
                   RejectionCode::kFamilyUnsupported));
 }
 
-TEST(Manifest, W5_OneRowAMoeLayerInLayerOrder) {
+TEST(Manifest, W4_OneGroupAMoeLayerInLayerOrder) {
   json config = kMoe;
   config["num_hidden_layers"] = 4;
   config.erase("layer_types");
@@ -370,19 +369,12 @@ TEST(Manifest, W5_OneRowAMoeLayerInLayerOrder) {
   const auto result = Build(config, TensorsOf(config));
   ASSERT_TRUE(result.has_value()) << Text(result);
   const Manifest& m = **result;
-  ASSERT_EQ(m.schedule().size(), 3u);
-  const int layers[] = {0, 2, 3};
-  for (int row = 0; row < 3; ++row) {
-    const CollectiveRow& collective = m.schedule()[ScheduleRow(row)];
-    EXPECT_EQ(collective.kind, CollectiveKind::kAllReduce);
-    EXPECT_EQ(collective.axis, topology::Axis::kEp);
-    EXPECT_EQ(collective.layer, LayerId(layers[row]));
-    EXPECT_EQ(collective.what, "routed experts");
-    EXPECT_EQ(m.FindExperts(LayerId(layers[row]))->collective,
-              ScheduleRow(row));
+  ASSERT_EQ(m.expert_groups().size(), 3u);
+  for (const int layer : {0, 2, 3}) {
+    EXPECT_NE(m.FindExperts(LayerId(layer)), nullptr);
   }
   EXPECT_EQ(m.FindExperts(LayerId(1)), nullptr);
-  EXPECT_TRUE((*Build(kDense, TensorsOf(kDense)))->schedule().empty());
+  EXPECT_TRUE((*Build(kDense, TensorsOf(kDense)))->expert_groups().empty());
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "plan/rank_dims.h"
 #include "tensor/kernel_limits.h"
 
 namespace signet::plan {
@@ -41,26 +42,60 @@ void CheckWidth(const char* what, int64_t value, int64_t most,
                  fmt::format("at most {}", most));
 }
 
+// What a tp axis of `parts` ranks cuts evenly (P3b); zero where the model has
+// none of it.
+void CheckTensorParallel(const model::ModelConfig& config, int64_t parts,
+                         RejectionList& rejections) {
+  const auto check = [&](const char* what, int64_t count) {
+    if (count % parts == 0) return;
+    rejections.Add(RejectionCode::kMeshUnsupported, "--mesh",
+                   fmt::format("the tp axis does not divide the {}", what),
+                   fmt::format("tp={}", parts),
+                   fmt::format("a divisor of {}", count));
+  };
+  check("query heads", config.num_heads);
+  check("kv heads", config.num_kv_heads);
+  check("linear key heads", config.linear_key_heads);
+  check("shared expert's width", config.shared_width);
+  check("dense width", config.dense_width);
+  if (BlockOf(config.vocab, parts, parts - 1).size == 0) {
+    rejections.Add(RejectionCode::kMeshUnsupported, "--mesh",
+                   "the tp axis leaves a rank without vocabulary rows",
+                   fmt::format("tp={}", parts),
+                   fmt::format("{} rows", config.vocab));
+  }
+}
+
+void CheckMesh(const model::ModelConfig& config, const topology::Mesh& mesh,
+               RejectionList& rejections) {
+  using topology::Axis;
+  const int64_t pp = mesh.size(Axis::kPp);
+  const int64_t tp = mesh.size(Axis::kTp);
+  const int64_t ep = mesh.size(Axis::kEp);
+  const auto refuse = [&](std::string message, std::string want) {
+    rejections.Add(RejectionCode::kMeshUnsupported, "--mesh",
+                   std::move(message), mesh.spec().ToString(), std::move(want));
+  };
+  if (tp > 1 && ep > 1) {
+    refuse("tp and ep do not combine", "tp=N --experts owned, or ep=N");
+  }
+  if (ep > 1 && config.num_experts == 0) {
+    refuse("an ep axis needs a model with experts", "single, tp=N or pp=N");
+  }
+  const auto layers = static_cast<int64_t>(config.layers.size());
+  if (pp > layers) {
+    refuse("more pipeline stages than layers",
+           fmt::format("pp up to {}", layers));
+  }
+  if (tp > 1) CheckTensorParallel(config, tp, rejections);
+}
+
 }  // namespace
 
 Result<void> Admit(const model::ModelConfig& config, const topology::Mesh& mesh,
                    const PlanOptions& options) {
   RejectionList rejections;
-  for (const topology::AxisSize& axis : mesh.spec().axes()) {
-    if (axis.size == 1) continue;
-    if (axis.axis == topology::Axis::kEp) {
-      if (config.num_experts > 0) continue;
-      rejections.Add(RejectionCode::kMeshUnsupported, "--mesh",
-                     "an ep axis needs a model with experts",
-                     mesh.spec().ToString(), "single");
-      continue;
-    }
-    rejections.Add(RejectionCode::kMeshUnsupported, "--mesh",
-                   fmt::format("a {} axis of more than one rank is not "
-                               "supported yet",
-                               Name(axis.axis)),
-                   mesh.spec().ToString(), "single, or ep=N");
-  }
+  CheckMesh(config, mesh, rejections);
   for (int r = 0; r < mesh.num_ranks(); ++r) {
     const topology::DeviceIdentity& device = mesh.device(Rank(r));
     if (device.backend == "cpu") continue;

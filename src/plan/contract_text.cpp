@@ -28,9 +28,20 @@ std::string ContractText(const ModelPlan& plan) {
     line("shape {} rows={} logits={}", Name(shape.kind), shape.rows,
          Name(shape.logits));
   }
+  for (int r = 0; r < plan.mesh().num_ranks(); ++r) {
+    const RankDims& dims = plan.dims(Rank(r));
+    line(
+        "rank {} layers={}..{} part={}/{} heads={}/{} linear_heads={}/{} "
+        "dense_width={} shared_width={} vocabulary={}+{}",
+        r, dims.first_layer, dims.end_layer, dims.part, dims.parts, dims.heads,
+        dims.kv_heads, dims.linear_key_heads, dims.linear_value_heads,
+        dims.dense_width, dims.shared_width, dims.first_vocab, dims.vocab);
+  }
   for (const model::ExpertGroup& group : manifest.expert_groups()) {
     for (int r = 0; r < plan.mesh().num_ranks(); ++r) {
-      const ExpertView& view = *plan.experts().View(group.layer, Rank(r));
+      const ExpertView* found = plan.experts().View(group.layer, Rank(r));
+      if (found == nullptr) continue;  // of another stage
+      const ExpertView& view = *found;
       line(
           "experts layer={} rank={} E={} local={} K={} H={} I={} local_I={} "
           "gate_up={}/{} down={}/{} renormalise={} {} axis={} lanes={} "
@@ -42,20 +53,19 @@ std::string ContractText(const ModelPlan& plan) {
           view->renormalise ? 1 : 0, Name(view->parallelism), Name(view->axis),
           view->lanes, view->first_lane, view->num_lanes,
           view->collective.value());
+      std::vector<int32_t> owners;
+      for (const ExpertPlacement& placement : view.partition()) {
+        owners.push_back(placement.owner.value());
+      }
+      line("owners layer={} rank={} {}", group.layer.value(), r,
+           fmt::join(owners, ","));
     }
-    std::vector<int32_t> owners;
-    for (const ExpertPlacement& placement :
-         plan.experts().View(group.layer, Rank(0))->partition()) {
-      owners.push_back(placement.owner.value());
-    }
-    line("owners layer={} {}", group.layer.value(), fmt::join(owners, ","));
   }
-  const auto& schedule = manifest.schedule();
+  const auto& schedule = plan.schedule().rows();
   for (size_t i = 0; i < schedule.size(); ++i) {
-    const model::CollectiveRow& row =
-        schedule[ScheduleRow(static_cast<int32_t>(i))];
+    const CollectiveRow& row = schedule[ScheduleRow(static_cast<int32_t>(i))];
     line("collective {} {} axis={} layer={} {}", i, Name(row.kind),
-         Name(row.axis), row.layer ? row.layer->value() : -1, row.what);
+         Name(row.axis), row.layer ? row.layer->value() : -1, Name(row.use));
   }
   return text;
 }

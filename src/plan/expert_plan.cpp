@@ -54,73 +54,126 @@ int64_t MaxSlots(const ExpertView::Facts& facts, int64_t rows) {
   return rows * a_row;
 }
 
+std::optional<LocalExpert> ExpertView::Local(ExpertId expert) const {
+  if (facts_.parallelism == Parallelism::kSplit) {
+    return LocalExpert(expert.value());
+  }
+  const ExpertPlacement& placement =
+      partition_[static_cast<size_t>(expert.value())];
+  if (placement.owner != facts_.rank) return std::nullopt;
+  return placement.slot;
+}
+
+namespace {
+
+// Why a group cannot be spread over `ranks` ranks of the axis; unset: it can.
+// A lane is folded by one rank, so that the tree over the lanes is the same for
+// every number of owners (N2).
+std::optional<Rejection> WhyNot(const model::ExpertGroup& group,
+                                Parallelism parallelism, topology::Axis axis,
+                                int64_t ranks) {
+  Rejection rejection = {.code = RejectionCode::kExpertsIndivisible,
+                         .where = fmt::format("layer {}", group.layer.value()),
+                         .got = fmt::format("{}={}", Name(axis), ranks),
+                         .want = {},
+                         .message = {}};
+  const int64_t lanes = FoldLanes(group.num_experts);
+  if (parallelism == Parallelism::kOwned &&
+      (group.num_experts % ranks != 0 || lanes % ranks != 0)) {
+    rejection.message = fmt::format(
+        "{} experts in {} fold lanes cannot be owned evenly over {}",
+        group.num_experts, lanes, Name(axis));
+    rejection.want = fmt::format("a power of two up to {}", lanes);
+    return rejection;
+  }
+  if (parallelism == Parallelism::kSplit && group.width % ranks != 0) {
+    rejection.message =
+        fmt::format("an expert width of {} cannot be split evenly over {}",
+                    group.width, Name(axis));
+    rejection.want = fmt::format("a divisor of {}", group.width);
+    return rejection;
+  }
+  return std::nullopt;
+}
+
+std::vector<ExpertPlacement> Owners(int64_t num_experts, int64_t num_local,
+                                    const std::vector<Rank>& ranks) {
+  std::vector<ExpertPlacement> partition;
+  for (int64_t e = 0; e < num_experts; ++e) {
+    partition.push_back({ExpertId(static_cast<int32_t>(e)),
+                         ranks[static_cast<size_t>(e / num_local)],
+                         LocalExpert(static_cast<int32_t>(e % num_local))});
+  }
+  return partition;
+}
+
+}  // namespace
+
 Result<ExpertPlan> ExpertPlan::Make(const model::Manifest& manifest,
-                                    const topology::Mesh& mesh) {
+                                    const topology::Mesh& mesh,
+                                    const std::vector<RankDims>& dims,
+                                    const Schedule& schedule,
+                                    TpExperts tp_experts) {
   RejectionList rejections;
   ExpertPlan plan;
-  const int num_ranks = mesh.num_ranks();
-  plan.views_.resize(static_cast<size_t>(num_ranks));
-  plan.bytes_.resize(static_cast<size_t>(num_ranks));
+  const topology::Axis axis = ExpertAxis(mesh);
+  const int64_t ranks = mesh.size(axis);
+  const bool split =
+      axis == topology::Axis::kTp && tp_experts == TpExperts::kSplit;
+  plan.parallelism_ = ranks == 1 ? Parallelism::kSingle
+                      : split    ? Parallelism::kSplit
+                                 : Parallelism::kOwned;
+  const int64_t owners = split ? 1 : ranks;
+  plan.views_.resize(dims.size());
+  plan.bytes_.resize(dims.size());
   for (const model::ExpertGroup& group : manifest.expert_groups()) {
-    const topology::Axis axis = manifest.schedule()[group.collective].axis;
-    const int64_t owners = mesh.size(axis);
-    const int64_t lanes = FoldLanes(group.num_experts);
-    // A lane is folded by one rank, so that the tree over the lanes is the
-    // same for every number of owners (N2).
-    if (group.num_experts % owners != 0 || lanes % owners != 0) {
-      rejections.Add(
-          RejectionCode::kExpertsIndivisible,
-          fmt::format("layer {}", group.layer.value()),
-          fmt::format("{} experts in {} fold lanes cannot be owned evenly "
-                      "over {}",
-                      group.num_experts, lanes, Name(axis)),
-          fmt::format("{}={}", Name(axis), owners),
-          fmt::format("a power of two up to {}", lanes));
+    if (auto why = WhyNot(group, plan.parallelism_, axis, ranks)) {
+      rejections.Add(*std::move(why));
       continue;
     }
+    const int64_t lanes = FoldLanes(group.num_experts);
     const int64_t num_local = group.num_experts / owners;
-    for (int r = 0; r < num_ranks; ++r) {
-      const int64_t coordinate = mesh.Coordinate(axis, Rank(r));
-      const std::vector<Rank> ranks = mesh.Group(axis, Rank(r));
-      std::vector<ExpertPlacement> partition;
-      for (int64_t e = 0; e < group.num_experts; ++e) {
-        partition.push_back({ExpertId(static_cast<int32_t>(e)),
-                             ranks[static_cast<size_t>(e / num_local)],
-                             LocalExpert(static_cast<int32_t>(e % num_local))});
-      }
-      Bytes& bytes = plan.bytes_[static_cast<size_t>(r)];
+    const int64_t local_width = split ? group.width / ranks : group.width;
+    for (size_t r = 0; r < dims.size(); ++r) {
+      if (!dims[r].has_layer(group.layer)) continue;
+      const Rank rank(static_cast<int32_t>(r));
+      const int64_t coordinate = mesh.Coordinate(axis, rank);
+      Bytes& bytes = plan.bytes_[r];
       const Bytes gate_up_offset = bytes;
       const Bytes down_offset =
           gate_up_offset +
-          ProjectionBytes(group, 2, group.gate.dtype, num_local, group.width);
+          ProjectionBytes(group, 2, group.gate.dtype, num_local, local_width);
       bytes = down_offset + ProjectionBytes(group, 1, group.down.dtype,
-                                            num_local, group.width);
+                                            num_local, local_width);
       const ExpertView::Facts facts = {
           .layer = group.layer,
-          .rank = Rank(r),
+          .rank = rank,
           .num_experts = group.num_experts,
           .num_local = num_local,
           .top_k = group.top_k,
           .hidden = group.hidden,
           .width = group.width,
-          .local_width = group.width,
+          .local_width = local_width,
           .gate_up_dtype = group.gate.dtype,
           .down_dtype = group.down.dtype,
           .gate_up_basis = group.gate.input_basis,
           .down_basis = group.down.input_basis,
           .renormalise = manifest.config().renormalise,
-          .parallelism =
-              owners == 1 ? Parallelism::kSingle : Parallelism::kOwned,
+          .parallelism = plan.parallelism_,
           .axis = axis,
           .lanes = lanes,
-          .first_lane = coordinate * (lanes / owners),
+          .first_lane = split ? 0 : coordinate * (lanes / owners),
           .num_lanes = lanes / owners,
-          .collective = group.collective,
+          .collective =
+              *schedule.Find(CollectiveUse::kRoutedExperts, group.layer),
+          .first_column = split ? coordinate * local_width : 0,
           .gate_up_offset_bytes = gate_up_offset.value(),
           .down_offset_bytes = down_offset.value(),
       };
-      plan.views_[static_cast<size_t>(r)].emplace_back(
-          PassKey<ExpertPlan>(), facts, std::move(partition));
+      plan.views_[r].emplace_back(
+          PassKey<ExpertPlan>(), facts,
+          split ? std::vector<ExpertPlacement>()
+                : Owners(group.num_experts, num_local, mesh.Group(axis, rank)));
     }
   }
   if (!rejections.empty()) return rejections.Take();
@@ -136,6 +189,10 @@ const ExpertView* ExpertPlan::View(LayerId layer, Rank rank) const {
 
 Bytes ExpertPlan::ExpertBytes(Rank rank) const {
   return bytes_[static_cast<size_t>(rank.value())];
+}
+
+Bytes ExpertPlan::OwnExpertBytes(Rank rank) const {
+  return parallelism_ == Parallelism::kSingle ? Bytes() : ExpertBytes(rank);
 }
 
 }  // namespace signet::plan

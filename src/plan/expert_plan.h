@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/bytes.h"
@@ -11,6 +12,9 @@
 #include "base/pass_key.h"
 #include "base/result.h"
 #include "model/manifest.h"
+#include "plan/plan_options.h"
+#include "plan/rank_dims.h"
+#include "plan/schedule.h"
 #include "topology/mesh.h"
 
 namespace signet::plan {
@@ -56,6 +60,8 @@ class ExpertView {
     int64_t first_lane;      // of this rank
     int64_t num_lanes;       // of this rank
     ScheduleRow collective;  // the one row its combine reduces in
+    // Columns of the width that a split expert's slice begins at.
+    int64_t first_column;
     // Where the rank's experts lie in its own experts memory, when it has one
     // (not kSingle): [E_r, 2 I_r, H] and [E_r, H, I_r].
     uint64_t gate_up_offset_bytes;
@@ -68,8 +74,11 @@ class ExpertView {
 
   const Facts* operator->() const { return &facts_; }
   const Facts& facts() const { return facts_; }
-  /// Every expert of the group, ascending by id; equal on all ranks.
+  /// The owner of every expert of the group, ascending by id; equal on all
+  /// ranks of the axis. Empty when split: every rank holds a slice of each.
   const std::vector<ExpertPlacement>& partition() const { return partition_; }
+  /// Where this rank holds an expert or its slice; unset for a foreign one.
+  std::optional<LocalExpert> Local(ExpertId expert) const;
 
  private:
   Facts facts_;
@@ -90,20 +99,28 @@ int64_t FoldLanes(int64_t num_experts);
 
 class ExpertPlan {
  public:
-  /// Refuses, with all reasons, experts or fold lanes that the axis does not
-  /// divide (P0, N2). Shapes and formats are proven by the manifest.
+  /// Refuses, with all reasons, experts, fold lanes or widths that the axis
+  /// does not divide (P0, P3, N2). Shapes and formats are proven by the
+  /// manifest. `dims`: one a rank.
   static Result<ExpertPlan> Make(const model::Manifest& manifest,
-                                 const topology::Mesh& mesh);
+                                 const topology::Mesh& mesh,
+                                 const std::vector<RankDims>& dims,
+                                 const Schedule& schedule,
+                                 TpExperts tp_experts);
 
-  /// Null for a layer without routed experts.
+  /// Null for a layer without routed experts, or of another stage.
   const ExpertView* View(LayerId layer, Rank rank) const;
-  /// Bytes of the expert weights that `rank` holds, all layers.
+  /// Bytes of the expert weights that `rank` holds, all layers of its stage.
   Bytes ExpertBytes(Rank rank) const;
+  /// Those of them that lie in the rank's own memory: all, or none when it
+  /// reads them where the files are mapped.
+  Bytes OwnExpertBytes(Rank rank) const;
 
  private:
   ExpertPlan() = default;
   std::vector<std::vector<ExpertView>> views_;  // [rank][group]
   std::vector<Bytes> bytes_;                    // [rank]
+  Parallelism parallelism_ = Parallelism::kSingle;
 };
 
 }  // namespace signet::plan

@@ -36,10 +36,12 @@ MemoryPlan PlanMemory(const ModelPlan& plan,
   for (const ClassBytes& rank_arenas : arenas) {
     RankMemory& rank = memory.ranks.emplace_back();
     rank.load[MemoryClass::kMapped] = plan.manifest().language_bytes();
-    if (plan.mesh().num_ranks() > 1) {
-      const Rank r(static_cast<int32_t>(memory.ranks.size()) - 1);
-      rank.load[MemoryClass::kExperts] = plan.experts().ExpertBytes(r);
-    }
+    const Rank r(static_cast<int32_t>(memory.ranks.size()) - 1);
+    const auto own = [&rank](MemoryClass memory_class, Bytes bytes) {
+      if (bytes > Bytes(0)) rank.load[memory_class] = bytes;
+    };
+    own(MemoryClass::kExperts, plan.experts().OwnExpertBytes(r));
+    own(MemoryClass::kDense, plan.weights().dense_bytes(r));
     rank.steady = rank.load;
     for (const auto& [memory_class, bytes] : rank_arenas) {
       rank.steady[memory_class] = bytes;

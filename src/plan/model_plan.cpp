@@ -26,13 +26,17 @@ std::vector<int64_t> DefaultChunks(int64_t context) {
 
 ModelPlan::ModelPlan(std::shared_ptr<const model::Manifest> manifest,
                      topology::Mesh mesh, PlanOptions options,
-                     ExpertPlan experts, StateLayout state,
+                     std::vector<RankDims> dims, Schedule schedule,
+                     ExpertPlan experts, std::vector<StateLayout> states,
                      std::vector<ProgramShape> shapes)
     : manifest_(std::move(manifest)),
       mesh_(std::move(mesh)),
       options_(std::move(options)),
+      dims_(std::move(dims)),
+      schedule_(std::move(schedule)),
+      weights_(*manifest_, mesh_, dims_),
       experts_(std::move(experts)),
-      state_(std::move(state)),
+      states_(std::move(states)),
       shapes_(std::move(shapes)) {}
 
 Result<std::shared_ptr<const ModelPlan>> MakeModelPlan(
@@ -55,16 +59,25 @@ Result<std::shared_ptr<const ModelPlan>> MakeModelPlan(
         {ShapeKind::kPrefill, rows,
          complete.all_logits ? LogitsOf::kEveryRow : LogitsOf::kLastRow});
   }
-  SIGNET_ASSIGN_OR_RETURN(ExpertPlan experts,
-                          ExpertPlan::Make(*manifest, mesh));
-  StateLayout state = LayOutState(manifest->config(), complete);
-  if (state.kv_bytes.overflowed() || state.recurrent_bytes.overflowed()) {
-    return Reject(RejectionCode::kCapacityOverflow, "--ctx, --batch",
-                  "the state of this many sequences does not fit 64 bits");
+  std::vector<RankDims> dims;
+  std::vector<StateLayout> states;
+  for (int r = 0; r < mesh.num_ranks(); ++r) {
+    dims.push_back(DimsOf(manifest->config(), mesh, Rank(r)));
+    const StateLayout& state = states.emplace_back(
+        LayOutState(manifest->config(), dims.back(), complete));
+    if (state.kv_bytes.overflowed() || state.recurrent_bytes.overflowed()) {
+      return Reject(RejectionCode::kCapacityOverflow, "--ctx, --batch",
+                    "the state of this many sequences does not fit 64 bits");
+    }
   }
+  Schedule schedule(manifest->config(), mesh);
+  SIGNET_ASSIGN_OR_RETURN(
+      ExpertPlan experts,
+      ExpertPlan::Make(*manifest, mesh, dims, schedule, options.tp_experts));
   std::shared_ptr<ModelPlan> plan(
       new ModelPlan(std::move(manifest), mesh, std::move(complete),
-                    std::move(experts), std::move(state), std::move(shapes)));
+                    std::move(dims), std::move(schedule), std::move(experts),
+                    std::move(states), std::move(shapes)));
   plan->contract_text_ = ContractText(*plan);
   plan->contract_id_ = Digest::Of(plan->contract_text_);
   return plan;

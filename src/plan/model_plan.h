@@ -13,7 +13,10 @@
 #include "plan/expert_plan.h"
 #include "plan/plan_options.h"
 #include "plan/program_shape.h"
+#include "plan/rank_dims.h"
+#include "plan/schedule.h"
 #include "plan/state_layout.h"
+#include "plan/weight_plan.h"
 #include "topology/mesh.h"
 
 namespace signet::plan {
@@ -28,7 +31,15 @@ class ModelPlan {
   const topology::Mesh& mesh() const { return mesh_; }
   const PlanOptions& options() const { return options_; }
   const ExpertPlan& experts() const { return experts_; }
-  const StateLayout& state() const { return state_; }
+  const RankDims& dims(Rank rank) const {
+    return dims_[static_cast<size_t>(rank.value())];
+  }
+  const WeightPlan& weights() const { return weights_; }
+  const Schedule& schedule() const { return schedule_; }
+  const StateLayout& state(Rank rank) const {
+    return states_[static_cast<size_t>(rank.value())];
+  }
+  KvPool pool() const { return PoolOf(options_); }
   /// Decode buckets ascending, then prefill chunks ascending.
   const std::vector<ProgramShape>& shapes() const { return shapes_; }
   /// The canonical text whose digest is the contract id (P6).
@@ -40,13 +51,17 @@ class ModelPlan {
       std::shared_ptr<const model::Manifest> manifest,
       const topology::Mesh& mesh, const PlanOptions& options);
   ModelPlan(std::shared_ptr<const model::Manifest> manifest,
-            topology::Mesh mesh, PlanOptions options, ExpertPlan experts,
-            StateLayout state, std::vector<ProgramShape> shapes);
+            topology::Mesh mesh, PlanOptions options,
+            std::vector<RankDims> dims, Schedule schedule, ExpertPlan experts,
+            std::vector<StateLayout> states, std::vector<ProgramShape> shapes);
   std::shared_ptr<const model::Manifest> manifest_;
   topology::Mesh mesh_;
   PlanOptions options_;
+  std::vector<RankDims> dims_;  // [rank]
+  Schedule schedule_;
+  WeightPlan weights_;
   ExpertPlan experts_;
-  StateLayout state_;
+  std::vector<StateLayout> states_;  // [rank]
   std::vector<ProgramShape> shapes_;
   std::string contract_text_;
   Digest contract_id_;

@@ -9,6 +9,10 @@
 
 namespace signet::plan {
 
+/// How a tp axis spreads the routed experts (W4): each owned by one rank, or
+/// every rank holding a slice of every expert's width.
+enum class TpExperts { kSplit, kOwned };
+
 struct PlanOptions {
   int64_t context = 4096;  // positions a sequence may hold
   int64_t batch = 1;       // sequence slots
@@ -20,6 +24,7 @@ struct PlanOptions {
   std::vector<int64_t> prefill_chunks;
   /// Logits of every row of a prefill chunk (goldens, verification).
   bool all_logits = false;
+  TpExperts tp_experts = TpExperts::kSplit;  // without a tp axis: no effect
 };
 
 }  // namespace signet::plan

@@ -1,6 +1,6 @@
 #pragma once
-// Where the state of every layer lies in its arena: KV pages, recurrent state,
-// conv columns; one entry per sequence slot (contract P4).
+// Where the state of every layer of a rank lies in its arena: KV pages,
+// recurrent state, conv columns; one entry per sequence slot (contract P4).
 
 #include <cstdint>
 #include <optional>
@@ -11,6 +11,7 @@
 #include "base/memory_class.h"
 #include "model/config.h"
 #include "plan/plan_options.h"
+#include "plan/rank_dims.h"
 #include "tensor/dtype.h"
 #include "tensor/shape.h"
 
@@ -24,7 +25,17 @@ struct StateBuffer {
   Bytes size;
 };
 
-/// State of one layer; the two kinds of layer have two pairs.
+/// The pages that the KV cache of every attention layer has; equal on all
+/// ranks.
+struct KvPool {
+  int64_t page_tokens;
+  int64_t pages_per_slot;
+  int64_t num_pages;
+};
+KvPool PoolOf(const PlanOptions& options);
+
+/// State of one layer; the two kinds of layer have two pairs, a layer of
+/// another stage none. Heads and channels are the rank's.
 struct LayerState {
   // Full attention: [pages, page_tokens, kv_heads, head_dim].
   std::optional<StateBuffer> k;
@@ -36,14 +47,12 @@ struct LayerState {
 };
 
 struct StateLayout {
-  std::vector<LayerState> layers;
+  std::vector<LayerState> layers;  // of the whole model
   Bytes kv_bytes;
   Bytes recurrent_bytes;
-  int64_t pages_per_slot;
-  int64_t num_pages;
 };
 
-StateLayout LayOutState(const model::ModelConfig& config,
+StateLayout LayOutState(const model::ModelConfig& config, const RankDims& dims,
                         const PlanOptions& options);
 
 }  // namespace signet::plan

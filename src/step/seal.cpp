@@ -15,9 +15,9 @@
 //       recipe's. [grammar_broken]
 //   G4  The operands of a block belong to one route and one owner view.
 //       [route_link_broken]
-//   S1  A collective is the one of its schedule row, each row once, in order.
-//       [collective_unscheduled]
-//   S1  Every schedule row of the program has its collective.
+//   S1  A collective is the one of its schedule row, each row once, in order,
+//       and the row concerns the rank. [collective_unscheduled]
+//   S1  Every schedule row that concerns the rank has its collective.
 //       [collective_missing]
 //   G4  The reduction of a block reads its combine, or a sum it entered.
 //       [route_link_broken]
@@ -29,10 +29,16 @@
 //       [operand_dtype, operand_shape, operand_basis]
 //   S2  Inputs, outputs, state and flags are the ones their place wants.
 //       [operand_role]
+//   P3  A weight that the plan cuts is the rank's shard, in its memory and
+//       declared as its part; one it does not cut is mapped and whole.
+//       [operand_shape, operand_role, shard_misread]
+//   X7  A broadcast is fed by its root alone, a transfer read by its target
+//       alone; one rank draws the token. [step_attribute]
 //   S2  Attributes are the model's. [step_attribute]
 //   S2  Recipe: every weight is read once, by the product of its role and
 //       layer, on what the recipe has there; the residual passes through mixer
-//       and feed-forward part of each layer in turn. [weight_recipe]
+//       and feed-forward part of each layer of the stage in turn.
+//       [weight_recipe]
 //   P5  Grouped buffers hold the rows of the worst routing. [operand_shape]
 //
 // S3 dataflow (rules/dataflow.cpp, parts*.cpp)
@@ -77,12 +83,13 @@ namespace rules {
 
 MeshContext ContextOf(const plan::ModelPlan& plan, Rank rank) {
   MeshContext context{.mesh = &plan.mesh()};
-  // The experts of all layers are spread alike.
-  const auto& groups = plan.manifest().expert_groups();
-  if (groups.empty()) return context;
-  if (const auto* view = plan.experts().View(groups.front().layer, rank)) {
+  // The experts of all layers are spread alike; other stages have no view.
+  for (const model::ExpertGroup& group : plan.manifest().expert_groups()) {
+    const plan::ExpertView* view = plan.experts().View(group.layer, rank);
+    if (view == nullptr) continue;
     context.parallelism = (*view)->parallelism;
     context.expert_axis = (*view)->axis;
+    break;
   }
   return context;
 }

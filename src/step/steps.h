@@ -458,11 +458,11 @@ struct AllReduce {
   }
 };
 
-/// Shard(axis) to Whole: the ranks' parts side by side.
+/// Shard(axis) to Whole: the ranks' vocabulary rows side by side.
 struct Gather {
   static constexpr std::string_view kName = "gather";
-  BufferId x = kNoBuffer;    // [B, n] f32, shard
-  BufferId out = kNoBuffer;  // [B, N] f32, whole
+  BufferId x = kNoBuffer;    // [logit rows, V_r] f32, shard
+  BufferId out = kNoBuffer;  // [logit rows, V] f32, whole
   GroupRef group;
   ScheduleRow row{-1};
   template <typename Self, typename V>
@@ -474,17 +474,17 @@ struct Gather {
   }
 };
 
-/// One rank's buffer to all of its group.
+/// The drawn ids, from the one rank of the group that has them to all (X7).
 struct Broadcast {
   static constexpr std::string_view kName = "broadcast";
-  BufferId x = kNoBuffer;    // any shape
-  BufferId out = kNoBuffer;  // the same, whole
+  std::optional<BufferId> x;  // [logit rows] i32; on the root alone
+  BufferId out = kNoBuffer;   // the same, whole
   GroupRef group;
   ScheduleRow row{-1};
   Rank root{0};
   template <typename Self, typename V>
   static void Fields(Self& s, V& v) {
-    v.Read("x", s.x);
+    v.ReadOptional("x", s.x);
     v.Write("out", s.out);
     v.Attribute("group", s.group);
     v.Attribute("row", s.row);
@@ -495,14 +495,14 @@ struct Broadcast {
 /// The residual from one pipeline stage to the next, as bytes.
 struct BandTransfer {
   static constexpr std::string_view kName = "band_transfer";
-  BufferId x = kNoBuffer;    // [B, H] f32, on the source
-  BufferId out = kNoBuffer;  // [B, H] f32, on the target
-  GroupRef group;            // source and target
+  std::optional<BufferId> x;    // [B, H] f32; on the source alone
+  std::optional<BufferId> out;  // [B, H] f32; on the target alone
+  GroupRef group;               // source and target
   ScheduleRow row{-1};
   template <typename Self, typename V>
   static void Fields(Self& s, V& v) {
-    v.Read("x", s.x);
-    v.Write("out", s.out);
+    v.ReadOptional("x", s.x);
+    v.WriteOptional("out", s.out);
     v.Attribute("group", s.group);
     v.Attribute("row", s.row);
   }

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "plan/layouter.h"
+#include "store/rank_loader.h"
 
 namespace signet::store {
 namespace {
@@ -66,9 +66,10 @@ Result<void> LoadTransaction::Read(const Progress& progress) {
   }
   SIGNET_RETURN_IF_ERROR(PopulateRanges(progress));
   for (int r = 0; r < plan_->mesh().num_ranks(); ++r) {
-    SIGNET_ASSIGN_OR_RETURN(WeightVersion::RankExperts experts,
-                            LoadExperts(Rank(r)));
-    ranks_.push_back(std::move(experts));
+    SIGNET_ASSIGN_OR_RETURN(WeightVersion::RankWeights weights,
+                            LoadRank(*plan_, mappings_, Rank(r),
+                                     *devices_[static_cast<size_t>(r)]));
+    ranks_.push_back(std::move(weights));
   }
   // A file may have changed while it was read.
   return checkpoint.CheckUnchanged();
@@ -94,59 +95,6 @@ Result<void> LoadTransaction::PopulateRanges(const Progress& progress) {
     }
   }
   return {};
-}
-
-const std::byte* LoadTransaction::Address(const FileRange& range) const {
-  return mappings_[range.file].data() + range.begin_bytes;
-}
-
-Result<WeightVersion::RankExperts> LoadTransaction::LoadExperts(
-    Rank rank) const {
-  const model::Manifest& manifest = plan_->manifest();
-  WeightVersion::RankExperts experts;
-  const bool own_memory =
-      plan_->mesh().num_ranks() > 1 && !manifest.expert_groups().empty();
-  if (own_memory) {
-    SIGNET_ASSIGN_OR_RETURN(
-        experts.memory,
-        devices_[static_cast<size_t>(rank.value())]->Allocate(
-            MemoryClass::kExperts, plan_->experts().ExpertBytes(rank),
-            plan::kBufferAlignment));
-  }
-  std::byte* const begin = experts.memory.data();
-  for (const model::ExpertGroup& group : manifest.expert_groups()) {
-    const plan::ExpertView* view = plan_->experts().View(group.layer, rank);
-    SIGNET_CHECK(view != nullptr);
-    const plan::ExpertView::Facts& facts = view->facts();
-    std::byte* gate_up = begin + facts.gate_up_offset_bytes;
-    std::byte* down = begin + facts.down_offset_bytes;
-    // Copies to `to` and moves it on, or gives the place in the mapping.
-    const auto place = [&](const FileRange& range,
-                           std::byte*& to) -> const void* {
-      if (!own_memory) return Address(range);
-      std::byte* const placed = to;
-      to = std::copy_n(Address(range), range.size_bytes(), placed);
-      return placed;
-    };
-    WeightVersion::ExpertTable table = {
-        .layer = group.layer,
-        .experts = std::vector<backend::ExpertPointers>(
-            static_cast<size_t>(facts.num_local)),
-        .global_to_local =
-            std::vector<int32_t>(static_cast<size_t>(facts.num_experts), -1)};
-    for (const plan::ExpertPlacement& placement : view->partition()) {
-      if (placement.owner != rank) continue;
-      const auto expert = static_cast<size_t>(placement.expert.value());
-      table.global_to_local[expert] = placement.slot.value();
-      backend::ExpertPointers& pointers =
-          table.experts[static_cast<size_t>(placement.slot.value())];
-      pointers.gate = place(group.gate.sources[placement.expert], gate_up);
-      pointers.up = place(group.up.sources[placement.expert], gate_up);
-      pointers.down = place(group.down.sources[placement.expert], down);
-    }
-    experts.tables.push_back(std::move(table));
-  }
-  return experts;
 }
 
 Result<std::shared_ptr<const WeightVersion>> LoadTransaction::Commit() && {

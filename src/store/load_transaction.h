@@ -28,7 +28,7 @@ class LoadTransaction {
   LoadTransaction& operator=(const LoadTransaction&) = delete;
 
   /// Maps every weight file, brings the weights' pages in and gives each rank
-  /// its experts. kChangedFile when a file is no longer the one that was
+  /// what it holds. kChangedFile when a file is no longer the one that was
   /// opened. `progress` may be empty.
   Result<void> Read(const Progress& progress);
   /// Publishes what every rank has read. Only after Read; ends the
@@ -37,14 +37,10 @@ class LoadTransaction {
 
  private:
   Result<void> PopulateRanges(const Progress& progress);
-  // Reserves the rank's memory and copies its experts into it; in the mesh of
-  // one the tables point into the mappings instead.
-  Result<WeightVersion::RankExperts> LoadExperts(Rank rank) const;
-  const std::byte* Address(const model::FileRange& range) const;
   std::shared_ptr<const plan::ModelPlan> plan_;
   std::vector<backend::Device*> devices_;
   IdVector<FileId, backend::FileMapping> mappings_;
-  std::vector<WeightVersion::RankExperts> ranks_;
+  std::vector<WeightVersion::RankWeights> ranks_;
 };
 
 }  // namespace signet::store

@@ -2,14 +2,6 @@
 
 namespace signet::store {
 
-const std::byte* WeightVersion::Data(WeightId weight) const {
-  const auto& weights = content_.manifest->weights();
-  const model::WeightEntry* entry = &weights[weight];
-  if (entry->alias_of) entry = &weights[*entry->alias_of];
-  return content_.mappings[entry->source.file].data() +
-         entry->source.begin_bytes;
-}
-
 const WeightVersion::ExpertTable* WeightVersion::Experts(LayerId layer,
                                                          Rank rank) const {
   for (const ExpertTable& table :
@@ -17,6 +9,18 @@ const WeightVersion::ExpertTable* WeightVersion::Experts(LayerId layer,
     if (table.layer == layer) return &table;
   }
   return nullptr;
+}
+
+Bytes WeightVersion::memory_bytes(Rank rank, MemoryClass memory_class) const {
+  const RankWeights& held = content_.ranks[static_cast<size_t>(rank.value())];
+  switch (memory_class) {
+    case MemoryClass::kExperts:
+      return held.experts.size();
+    case MemoryClass::kDense:
+      return held.dense.size();
+    default:
+      return Bytes();
+  }
 }
 
 Bytes WeightVersion::mapped_bytes() const {

@@ -11,6 +11,7 @@
 #include "backend/views.h"
 #include "base/digest.h"
 #include "base/id.h"
+#include "base/memory_class.h"
 #include "base/pass_key.h"
 #include "model/manifest.h"
 
@@ -26,11 +27,13 @@ class WeightVersion {
     std::vector<backend::ExpertPointers> experts;  // [E_r]
     std::vector<int32_t> global_to_local;          // [E], -1: foreign
   };
-  /// The experts of one rank: in the mapped files for the mesh of one, in
-  /// memory of the rank's own otherwise.
-  struct RankExperts {
-    backend::Memory memory;  // empty when mapped
+  /// What one rank holds beside the mapped files: copies of the experts when
+  /// several ranks share a group, and of the weights that the plan cuts.
+  struct RankWeights {
+    backend::Memory experts;  // empty when mapped
+    backend::Memory dense;    // empty when no weight is cut
     std::vector<ExpertTable> tables;
+    IdVector<WeightId, const std::byte*> weights;  // null: not held
   };
 
   struct Content {
@@ -38,7 +41,7 @@ class WeightVersion {
     Digest contract;
     uint64_t generation;
     IdVector<FileId, backend::FileMapping> mappings;
-    std::vector<RankExperts> ranks;
+    std::vector<RankWeights> ranks;
   };
   WeightVersion(PassKey<LoadTransaction>, Content content)
       : content_(std::move(content)) {}
@@ -49,14 +52,16 @@ class WeightVersion {
   /// Distinct for every commit of the process; never reused (T3).
   uint64_t generation() const { return content_.generation; }
   const model::Manifest& manifest() const { return *content_.manifest; }
-  /// First byte of a weight as stored; aliases resolve to their owner.
-  const std::byte* Data(WeightId weight) const;
+  /// First byte of what `rank` holds of a weight, as its plan places it; null
+  /// when another stage does.
+  const std::byte* Data(WeightId weight, Rank rank) const {
+    return content_.ranks[static_cast<size_t>(rank.value())].weights[weight];
+  }
   /// Null for a layer without experts.
   const ExpertTable* Experts(LayerId layer, Rank rank) const;
-  /// What the allocator gave for the rank's experts; 0 when mapped.
-  Bytes expert_memory_bytes(Rank rank) const {
-    return content_.ranks[static_cast<size_t>(rank.value())].memory.size();
-  }
+  /// What the allocator gave for the rank's experts or cut weights; 0 when
+  /// they are mapped.
+  Bytes memory_bytes(Rank rank, MemoryClass memory_class) const;
   Bytes mapped_bytes() const;
 
  private:

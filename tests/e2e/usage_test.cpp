@@ -104,10 +104,12 @@ std::vector<Wrong> AllWrong() {
   all.push_back({"LayersText",
                  {"synth", "demo", "/tmp/never", "--layers", "few"},
                  {"--layers: got \"few\""}});
+  all.push_back({"ExpertsWord",
+                 {"run", "demo", "--experts", "mine", "-p", "a"},
+                 {"--experts: got \"mine\", want split or owned"}});
   // Flags that later versions may have are as unknown as any other.
-  for (const char* flag :
-       {"--system", "--prompts", "--stop", "--launcher", "--verify-files",
-        "--experts", "--emulate", "--frobnicate"}) {
+  for (const char* flag : {"--system", "--prompts", "--stop", "--launcher",
+                           "--verify-files", "--emulate", "--frobnicate"}) {
     std::string name = "Unknown";
     for (const char* at = flag; *at != '\0'; ++at) {
       if (*at != '-') name += *at;

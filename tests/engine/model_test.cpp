@@ -67,7 +67,8 @@ TEST(Plan, RefusesWhatItCannotServeByName) {
     return Refuses(Plan::Make(source, options), code);
   };
   EXPECT_TRUE(refused({.mesh = "ep=0"}, RejectionCode::kMeshUnparsable));
-  EXPECT_TRUE(refused({.mesh = "tp=2"}, RejectionCode::kMeshUnsupported));
+  EXPECT_TRUE(refused({.mesh = "tp=3"}, RejectionCode::kMeshUnsupported));
+  EXPECT_TRUE(refused({.mesh = "tp=2,ep=2"}, RejectionCode::kMeshUnsupported));
   EXPECT_TRUE(refused({.mesh = "ep=2,ep=2"}, RejectionCode::kMeshAxisRepeated));
   EXPECT_TRUE(refused({.devices = "tpu"}, RejectionCode::kDevicesInvalid));
   EXPECT_TRUE(refused({.devices = "cpu:x"}, RejectionCode::kDevicesInvalid));

@@ -144,10 +144,10 @@ TEST_F(ExecutorChecks, G5_PositionsOnPagesNotHeldAreRefused) {
 }
 
 TEST_F(ExecutorChecks, G5_PagesOutsideThePoolAreRefused) {
-  const auto pages = static_cast<int32_t>(model_.plan().state().num_pages);
+  const auto pages = static_cast<int32_t>(model_.plan().pool().num_pages);
   const std::span<int32_t> table = model_.programs().page_table();
   const size_t second_of_slot_1 =
-      static_cast<size_t>(model_.plan().state().pages_per_slot) + 1;
+      static_cast<size_t>(model_.plan().pool().pages_per_slot) + 1;
   for (const int32_t page : {-1, pages, INT32_MAX, INT32_MIN}) {
     const int32_t held = std::exchange(table[second_of_slot_1], page);
     ExpectRuns(decode(), {{1, 1, 7}});

@@ -38,8 +38,7 @@ RunningMesh::RunningMesh(const std::filesystem::path& folder,
   for (int r = 0; r < num_ranks; ++r) {
     page_tables.push_back(executor_->programs(Rank(r)).page_table());
   }
-  state_ = std::make_unique<exec::SequenceState>(plan_->state(), options.batch,
-                                                 options.page_tokens,
+  state_ = std::make_unique<exec::SequenceState>(plan_->pool(), options.batch,
                                                  std::move(page_tables));
   drawn_.resize(static_cast<size_t>(num_ranks));
 }
@@ -56,6 +55,21 @@ void RunningMesh::KeepDrawn(bool prefill, int64_t rows) {
 
 std::vector<float> RunningMesh::Run(const std::vector<int32_t>& prompt,
                                     int tokens) {
+  Prefill(prompt);
+  std::vector<float> logits;
+  for (int step = 0; step < tokens; ++step) Decode(drawn_[0].back(), logits);
+  return logits;
+}
+
+std::vector<float> RunningMesh::RunForced(const std::vector<int32_t>& prompt,
+                                          const std::vector<int32_t>& forced) {
+  Prefill(prompt);
+  std::vector<float> logits;
+  for (const int32_t id : forced) Decode(id, logits);
+  return logits;
+}
+
+void RunningMesh::Prefill(const std::vector<int32_t>& prompt) {
   const SequenceSlot slot(0);
   const auto vocab = static_cast<int32_t>(plan_->config().vocab);
   for (std::vector<int32_t>& ids : drawn_) ids.clear();
@@ -77,27 +91,24 @@ std::vector<float> RunningMesh::Run(const std::vector<int32_t>& prompt,
     done += static_cast<size_t>(live);
     if (done == prompt.size()) KeepDrawn(/*prefill=*/true, rest);
   }
-  std::vector<float> logits;
-  for (int step = 0; step < tokens; ++step) {
-    const int64_t position = state_->length(slot);
-    state_->Extend(slot, 1);
-    const std::vector<exec::RowInput> rows = {
-        {drawn_[0].back(), 0, static_cast<int32_t>(position)}};
-    const std::vector<backend::SamplingRow> sampling = {{.id_bound = vocab}};
-    const exec::BoundProgram* program =
-        ValueOrDie(executor_->Decode(rows, sampling));
-    logits.insert(logits.end(), program->io().logits,
-                  program->io().logits + vocab);
-    KeepDrawn(/*prefill=*/false, 1);
-  }
-  return logits;
 }
 
-std::vector<std::byte> RunningMesh::StateBytes(Rank rank,
-                                               MemoryClass memory_class) {
-  const exec::Arenas& arenas = executor_->programs(rank).arenas();
-  const std::byte* begin = arenas.data(memory_class);
-  return {begin, begin + arenas.size(memory_class).value()};
+void RunningMesh::Decode(int32_t id, std::vector<float>& logits) {
+  const SequenceSlot slot(0);
+  const auto vocab = static_cast<int32_t>(plan_->config().vocab);
+  const int64_t position = state_->length(slot);
+  state_->Extend(slot, 1);
+  const std::vector<exec::RowInput> rows = {
+      {id, 0, static_cast<int32_t>(position)}};
+  const std::vector<backend::SamplingRow> sampling = {{.id_bound = vocab}};
+  ValueOrDie(executor_->Decode(rows, sampling));
+  for (int r = 0; r < plan_->mesh().num_ranks(); ++r) {
+    const float* begin = executor_->programs(Rank(r)).Decode(1).io().logits;
+    if (begin == nullptr) continue;  // not of the last stage
+    logits.insert(logits.end(), begin, begin + vocab);
+    break;
+  }
+  KeepDrawn(/*prefill=*/false, 1);
 }
 
 }  // namespace signet::testing

@@ -27,15 +27,20 @@ class RunningMesh {
   exec::MeshExecutor& executor() { return *executor_; }
 
   /// The prompt into slot 0, then `tokens` greedy steps. Returns the logits of
-  /// every decode step of rank 0, one after another.
+  /// every decode step, one after another, of the first rank that has them.
   std::vector<float> Run(const std::vector<int32_t>& prompt, int tokens);
+  /// The prompt into slot 0, then `forced` token by token, whatever is drawn.
+  std::vector<float> RunForced(const std::vector<int32_t>& prompt,
+                               const std::vector<int32_t>& forced);
   /// Tokens drawn by the last Run, of one rank.
   const std::vector<int32_t>& drawn(Rank rank) const {
     return drawn_[static_cast<size_t>(rank.value())];
   }
-  std::vector<std::byte> StateBytes(Rank rank, MemoryClass memory_class);
+  exec::SequenceState& state() { return *state_; }
 
  private:
+  void Prefill(const std::vector<int32_t>& prompt);
+  void Decode(int32_t id, std::vector<float>& logits);
   void KeepDrawn(bool prefill, int64_t rows);
   std::shared_ptr<const plan::ModelPlan> plan_;
   std::vector<std::unique_ptr<backend::Device>> loaders_;

@@ -161,7 +161,7 @@ const OneEdit kEdits[] = {
     {"S1_RoleOfAnotherKind",
      Sample::kIndexed,
      [](D& d) {
-       Spare(d, BufferKind::kConstant, MemoryClass::kDense, IoRole::kRouteIds);
+       Spare(d, BufferKind::kConstant, MemoryClass::kTables, IoRole::kRouteIds);
      },
      {kRole}},
     {"S1_InputWithoutRole",

@@ -75,7 +75,7 @@ RunningModel::RunningModel(const std::filesystem::path& folder,
                                                 device_.get(), observer));
   executor_ = std::make_unique<exec::Executor>(device_.get());
   state_ = std::make_unique<exec::SequenceState>(
-      plan_->state(), plan_->options().batch, plan_->options().page_tokens,
+      plan_->pool(), plan_->options().batch,
       std::vector{programs_->page_table()});
 }
 

@@ -35,7 +35,7 @@ class Gatherer {
     const int64_t page_tokens = buffer.shape[1];
     const int64_t row = buffer.shape[2] * buffer.shape[3];
     const std::span<const int32_t> table = model_.programs().page_table();
-    const int64_t pages_per_slot = model_.plan().state().pages_per_slot;
+    const int64_t pages_per_slot = model_.plan().pool().pages_per_slot;
     OracleTensor result{{length_, buffer.shape[2], buffer.shape[3]}, {}};
     for (int64_t t = 0; t < length_; ++t) {
       const int64_t page =
@@ -65,7 +65,7 @@ std::map<std::string, OracleTensor> SlotState(RunningModel& model,
                                               SequenceSlot slot) {
   const Gatherer gatherer(model, slot);
   std::map<std::string, OracleTensor> state;
-  const auto& layers = model.plan().state().layers;
+  const auto& layers = model.plan().state(Rank(0)).layers;
   for (size_t i = 0; i < layers.size(); ++i) {
     const plan::LayerState& layer = layers[i];
     if (layer.k) {

@@ -118,6 +118,20 @@ json AwkwardFields() {
   return fields;
 }
 
+// Divisible by four wherever tp cuts.
+json FourKvFields() {
+  json fields = MoeFields();
+  fields.update({
+      {"layer_types", {kLinear, kFull, kLinear, kFull}},
+      {"linear_num_key_heads", 4},
+      {"linear_num_value_heads", 8},
+      {"num_attention_heads", 8},
+      {"num_key_value_heads", 4},
+      {"vocab_size", 403},
+  });
+  return fields;
+}
+
 struct TinyCheckpoint {
   const char* name;
   json (*fields)();
@@ -143,8 +157,17 @@ constexpr TinyCheckpoint kCheckpoints[] = {
      SynthExtras::kNone, 15, kOneShard},
 };
 
+// Not among TinyCheckpointNames: no reference values exist for it.
+constexpr TinyCheckpoint kFourKv = {"moe_four_kv",
+                                    FourKvFields,
+                                    SynthExperts::kFused,
+                                    SynthNaming::kTextOnly,
+                                    SynthExtras::kNone,
+                                    16,
+                                    kOneShard};
+
 const TinyCheckpoint& Named(std::string_view name) {
-  const TinyCheckpoint* found = nullptr;
+  const TinyCheckpoint* found = name == kFourKv.name ? &kFourKv : nullptr;
   for (const TinyCheckpoint& checkpoint : kCheckpoints) {
     if (name == checkpoint.name) found = &checkpoint;
   }

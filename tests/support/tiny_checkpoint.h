@@ -18,6 +18,7 @@ namespace signet::testing {
 /// moe_top1             one expert a token
 /// moe_awkward          sizes that are multiples of nothing; tied
 std::vector<std::string> TinyCheckpointNames();
+/// Beside them, for meshes alone: moe_four_kv, which tp=4 divides.
 
 /// Its config.json before it is synthesised.
 std::string TinyCheckpointConfig(std::string_view name);

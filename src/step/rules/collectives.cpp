@@ -10,7 +10,7 @@
 namespace signet::step::rules {
 namespace {
 
-using model::CollectiveKind;
+using plan::CollectiveKind;
 
 struct Collective {
   CollectiveKind kind;
@@ -44,7 +44,7 @@ class CollectiveRules {
   CollectiveRules(const ProgramDraft& draft, const plan::ModelPlan& plan,
                   const std::vector<RoutedBlock>& blocks, Findings& findings)
       : draft_(draft),
-        schedule_(plan.manifest().schedule()),
+        schedule_(plan.schedule().rows()),
         plan_(plan),
         blocks_(blocks),
         findings_(findings),
@@ -67,14 +67,17 @@ class CollectiveRules {
 
  private:
   std::string Spell(ScheduleRow row) const {
-    const model::CollectiveRow& entry = schedule_[row];
+    const plan::CollectiveRow& entry = schedule_[row];
     return fmt::format("schedule row {}: {} over {} of {}", row.value(),
-                       Name(entry.kind), Name(entry.axis), entry.what);
+                       Name(entry.kind), Name(entry.axis), Name(entry.use));
   }
 
-  // A routed block alone has its own reduction and no other.
+  // A model has the rows of its stage; a routed block alone has its own
+  // reduction and no other.
   bool Wanted(ScheduleRow row) const {
-    if (draft_.recipe.kind == Recipe::Kind::kModel) return true;
+    if (draft_.recipe.kind == Recipe::Kind::kModel) {
+      return plan_.schedule().Concerns(row, plan_.dims(draft_.rank));
+    }
     const plan::ExpertView* view =
         plan_.experts().View(*draft_.recipe.layer, draft_.rank);
     return row == (*view)->collective;
@@ -87,7 +90,7 @@ class CollectiveRules {
                   std::to_string(row.value()));
       return;
     }
-    const model::CollectiveRow& entry = schedule_[row];
+    const plan::CollectiveRow& entry = schedule_[row];
     if (entry.kind != collective.kind || entry.axis != collective.group->axis) {
       Unscheduled(index, "the collective is not the one of its row",
                   fmt::format("{} over {}", Name(collective.kind),
@@ -143,7 +146,7 @@ class CollectiveRules {
   }
 
   const ProgramDraft& draft_;
-  const IdVector<ScheduleRow, model::CollectiveRow>& schedule_;
+  const IdVector<ScheduleRow, plan::CollectiveRow>& schedule_;
   const plan::ModelPlan& plan_;
   const std::vector<RoutedBlock>& blocks_;
   Findings& findings_;

@@ -195,13 +195,13 @@ void PartRules::operator()(const Gather& s) {
 }
 
 void PartRules::operator()(const Broadcast& s) {
-  if (!TakeSettled({"x", s.x})) return;
+  if (s.x && !TakeWhole({"x", *s.x})) return;
   Make({"out", s.out}, Part::Whole());
 }
 
 void PartRules::operator()(const BandTransfer& s) {
-  if (!TakeWhole({"x", s.x})) return;
-  Make({"out", s.out}, Part::Whole());
+  if (s.x) TakeWhole({"x", *s.x});
+  if (s.out) Make({"out", *s.out}, Part::Whole());
 }
 
 // Rows of the vocabulary make a shard of the logits.

@@ -165,11 +165,10 @@ class StructureRules {
     const MemoryClass arena = buffer.arena;
     switch (buffer.kind) {
       case BufferKind::kInput:
-        // The page table outlives the call.
-        return buffer.io == IoRole::kPageTable ? arena == MemoryClass::kDense
+        return buffer.io == IoRole::kPageTable ? arena == MemoryClass::kTables
                                                : arena == MemoryClass::kIo;
       case BufferKind::kConstant:
-        return arena == MemoryClass::kDense;
+        return arena == MemoryClass::kTables;
       case BufferKind::kFlag:
         return arena == MemoryClass::kIo;
       case BufferKind::kWeight:
@@ -244,11 +243,12 @@ class StructureRules {
                   std::string(Name(draft_.recipe.router)));
   }
 
-  // One block a layer with experts, in the order of the layers.
+  // One block a layer of the stage with experts, in the order of the layers.
   void CheckLayers(const std::vector<RoutedBlock>& blocks) {
     std::vector<LayerId> want;
     if (is_model()) {
       for (const model::ExpertGroup& group : plan_.manifest().expert_groups()) {
+        if (plan_.experts().View(group.layer, draft_.rank) == nullptr) continue;
         want.push_back(group.layer);
       }
     } else {

@@ -68,6 +68,7 @@ TypeRules::TypeRules(const ProgramDraft& draft, const plan::ModelPlan& plan,
     : draft_(draft),
       plan_(plan),
       config_(plan.config()),
+      dims_(plan.dims(draft.rank)),
       findings_(findings),
       rows_(draft.shape.rows),
       blocks_(FindRoutedBlocks(draft, nullptr)),
@@ -122,10 +123,31 @@ void TypeRules::CheckDeclaredWeights() {
     const BufferDecl& buffer = draft_.buffers[id];
     if (buffer.kind == BufferKind::kExperts) CheckDeclaredExperts(id);
     if (buffer.kind != BufferKind::kWeight) continue;
-    const model::WeightEntry& entry =
-        plan_.manifest().weights()[*buffer.weight->weight];
-    CheckType(Locate(draft_, id), buffer, entry.dtype, entry.shape,
+    const WeightId weight = *buffer.weight->weight;
+    const model::WeightEntry& entry = plan_.manifest().weights()[weight];
+    const plan::WeightShard& shard = plan_.weights().shard(weight, draft_.rank);
+    CheckType(Locate(draft_, id), buffer, entry.dtype, shard.shape,
               entry.input_basis);
+    CheckHeld(id, shard.cut ? MemoryClass::kDense : MemoryClass::kMapped,
+              shard.offset_bytes,
+              shard.cut ? Part::Shard(topology::Axis::kTp) : Part::Whole());
+  }
+}
+
+void TypeRules::CheckHeld(BufferId id, MemoryClass arena, uint64_t offset_bytes,
+                          Part part) {
+  const BufferDecl& buffer = draft_.buffers[id];
+  if (buffer.arena != arena || buffer.offset_bytes != offset_bytes) {
+    findings_.Add(
+        RejectionCode::kOperandRole, Locate(draft_, id),
+        "a weight does not lie where the plan has it",
+        fmt::format("{} of {}", buffer.offset_bytes, Name(buffer.arena)),
+        fmt::format("{} of {}", offset_bytes, Name(arena)));
+  }
+  if (buffer.part != part) {
+    findings_.Add(RejectionCode::kShardMisread, Locate(draft_, id),
+                  "the ranks do not hold a weight so", ToString(buffer.part),
+                  ToString(part));
   }
 }
 
@@ -143,6 +165,12 @@ void TypeRules::CheckDeclaredExperts(BufferId id) {
           ? Shape{experts->num_local, 2 * experts->local_width, experts->hidden}
           : Shape{experts->num_local, experts->hidden, experts->local_width};
   CheckType(Locate(draft_, id), buffer, dtype, shape, basis);
+  const bool own = experts->parallelism != plan::Parallelism::kSingle;
+  const uint64_t offset_bytes =
+      gate_up ? experts->gate_up_offset_bytes : experts->down_offset_bytes;
+  CheckHeld(id, own ? MemoryClass::kExperts : MemoryClass::kMapped,
+            own ? offset_bytes : 0,
+            own ? Part::Shard(experts->axis) : Part::Whole());
 }
 
 void TypeRules::CheckWeightUses() {
@@ -154,7 +182,8 @@ void TypeRules::CheckWeightUses() {
   const bool is_model = draft_.recipe.kind == Recipe::Kind::kModel;
   for (size_t i = 0; i < weight_uses_.size(); ++i) {
     const WeightId id(static_cast<int32_t>(i));
-    const int32_t want = is_model || router == id ? 1 : 0;
+    const bool held = plan_.weights().shard(id, draft_.rank).held;
+    const int32_t want = (is_model && held) || router == id ? 1 : 0;
     if (weight_uses_[id] == want) continue;
     findings_.Add(RejectionCode::kWeightRecipe,
                   plan_.manifest().weights()[id].name,
@@ -280,7 +309,7 @@ void TypeRules::SlotAndPosition(BufferId slot, BufferId position) {
 
 void TypeRules::PageTable(BufferId id) {
   Io("page_table", id, IoRole::kPageTable, DType::kI32,
-     {plan_.options().batch, plan_.state().pages_per_slot});
+     {plan_.options().batch, plan_.pool().pages_per_slot});
 }
 
 void TypeRules::State(std::string_view operand, BufferId id,
@@ -302,7 +331,7 @@ void TypeRules::State(std::string_view operand, BufferId id,
 }
 
 const plan::LayerState* TypeRules::StateOf(int32_t layer) const {
-  const auto& layers = plan_.state().layers;
+  const auto& layers = plan_.state(draft_.rank).layers;
   if (layer < 0 || static_cast<size_t>(layer) >= layers.size()) return nullptr;
   return &layers[static_cast<size_t>(layer)];
 }

@@ -111,6 +111,9 @@ class TypeRules {
   void CheckLive();
   void CheckDeclaredWeights();
   void CheckDeclaredExperts(BufferId id);
+  /// Arena, place and part of a weight or an expert group.
+  void CheckHeld(BufferId id, MemoryClass arena, uint64_t offset_bytes,
+                 Part part);
   void CheckWeightUses();
   void CheckOutputs();
   /// The program has an output of this role, and it means this.
@@ -163,6 +166,7 @@ class TypeRules {
   const ProgramDraft& draft_;
   const plan::ModelPlan& plan_;
   const model::ModelConfig& config_;
+  const plan::RankDims& dims_;  // proven to exist by S1
   Findings& findings_;
   const int64_t rows_;  // B
   const std::vector<RoutedBlock> blocks_;

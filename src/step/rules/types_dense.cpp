@@ -80,8 +80,9 @@ void TypeRules::operator()(const Projection& s) {
       std::find_if(kProducts.begin(), kProducts.end(),
                    [&](const Product& p) { return p.role == weight->role; });
   const int32_t layer = weight->layer->value();
-  Rows("x", s.x, weight->shape[1], weight->input_basis);
-  Rows("out", s.out, weight->shape[0]);
+  const Shape& shape = draft_.buffers[s.weight].shape;  // the rank's
+  Rows("x", s.x, shape[1], weight->input_basis);
+  Rows("out", s.out, shape[0]);
   Need("x", s.x, {product->input, layer});
   Give(s.out, {product->output, layer});
 }
@@ -89,7 +90,7 @@ void TypeRules::operator()(const Projection& s) {
 void TypeRules::operator()(const Activation& s) {
   const Meaning gate = MeaningOf(s.gate);
   const bool shared = gate.value == Value::kSharedGate;
-  const int64_t width = shared ? config_.shared_width : config_.dense_width;
+  const int64_t width = shared ? dims_.shared_width : dims_.dense_width;
   const Value want = shared ? Value::kSharedGate : Value::kDenseGate;
   Need("gate", s.gate, {want, gate.at});
   if (gate.value != want) return;

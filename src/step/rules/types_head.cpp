@@ -1,18 +1,9 @@
 // S2 of the collectives and of the model's head.
 
-#include <algorithm>
-
 #include "step/rules/types.h"
 
 namespace signet::step::rules {
 namespace {
-
-// The columns that the member at `index` of `count` holds of `total`: blocks of
-// ceil(total / count), the last shorter (P3b).
-int64_t BlockSize(int64_t total, int64_t count, int64_t index) {
-  const int64_t block = (total + count - 1) / count;
-  return std::clamp<int64_t>(total - index * block, 0, block);
-}
 
 LogitRows LogitRowsOf(const plan::ProgramShape& shape) {
   return shape.logits == plan::LogitsOf::kEveryRow ? LogitRows::kAll
@@ -38,36 +29,51 @@ void TypeRules::operator()(const AllReduce& s) {
 }
 
 void TypeRules::operator()(const Gather& s) {
-  const BufferDecl& x = draft_.buffers[s.x];
-  const BufferDecl& out = draft_.buffers[s.out];
-  const auto& ranks = s.group.ranks;
-  const auto position =
-      std::find(ranks.begin(), ranks.end(), draft_.rank) - ranks.begin();
-  const auto count = static_cast<int64_t>(ranks.size());
-  if (out.shape.num_dims() == 2 && position < count) {
-    Type("x", s.x, out.dtype,
-         {out.shape[0], BlockSize(out.shape[1], count, position)}, x.basis);
-  } else {
-    Type("x", s.x, out.dtype, {rows_, 0}, x.basis);
-  }
+  const int64_t rows = draft_.shape.logit_rows();
+  Type("x", s.x, DType::kF32, {rows, dims_.vocab});
+  Type("out", s.out, DType::kF32, {rows, config_.vocab});
   Pass(s.x, s.out);
 }
 
+// Along tp the first rank draws; along pp the last stage has what was drawn.
 void TypeRules::operator()(const Broadcast& s) {
-  const BufferDecl& x = draft_.buffers[s.x];
-  Type("out", s.out, x.dtype, x.shape, x.basis);
-  Pass(s.x, s.out);
+  const int64_t rows = draft_.shape.logit_rows();
+  const std::vector<Rank> group =
+      plan_.mesh().Group(s.group.axis, draft_.rank);
+  const Rank root =
+      s.group.axis == topology::Axis::kPp ? group.back() : group.front();
+  Attribute("root", int64_t{s.root.value()}, int64_t{root.value()});
+  Attribute("x given", int64_t{s.x.has_value()},
+            int64_t{s.root == draft_.rank});
+  if (s.x) {
+    Type("x", *s.x, DType::kI32, {rows});
+    Need("x", *s.x, {Value::kSampled, 0});
+  }
+  Type("out", s.out, DType::kI32, {rows});
+  Give(s.out, {Value::kSampled, 0});
 }
 
+// The residual leaves with the last layer of a stage and enters the next.
 void TypeRules::operator()(const BandTransfer& s) {
-  Rows("x", s.x, config_.hidden);
-  Rows("out", s.out, config_.hidden);
-  Pass(s.x, s.out);
+  const bool source =
+      !s.group.ranks.empty() && s.group.ranks.front() == draft_.rank;
+  Attribute("x given", int64_t{s.x.has_value()}, int64_t{source});
+  Attribute("out given", int64_t{s.out.has_value()}, int64_t{!source});
+  if (s.x) {
+    Rows("x", *s.x, config_.hidden);
+    Need("x", *s.x,
+         {Value::kResidual, static_cast<int32_t>(2 * dims_.end_layer)});
+  }
+  if (s.out) {
+    Rows("out", *s.out, config_.hidden);
+    Give(*s.out,
+         {Value::kResidual, static_cast<int32_t>(2 * dims_.first_layer)});
+  }
 }
 
 void TypeRules::operator()(const Logits& s) {
   Rows("x", s.x, config_.hidden);
-  Type("out", s.out, DType::kF32, {draft_.shape.logit_rows(), config_.vocab});
+  Type("out", s.out, DType::kF32, {draft_.shape.logit_rows(), dims_.vocab});
   Attribute("which", s.which, LogitRowsOf(draft_.shape));
   Weight("weight", s.weight, {model::Role::kLmHead});
   Need("x", s.x, {Value::kFinal, 0});
@@ -76,11 +82,12 @@ void TypeRules::operator()(const Logits& s) {
 
 void TypeRules::operator()(const Sample& s) {
   const int64_t rows = draft_.shape.logit_rows();
+  Attribute("draws on this rank", int64_t{1}, int64_t{dims_.samples()});
   Type("logits", s.logits, DType::kF32, {rows, config_.vocab});
   Need("logits", s.logits, {Value::kLogits, 0});
   Io("params", s.params, IoRole::kSampling, DType::kI32, {rows, 8});
   Type("scratch", s.scratch, DType::kI32, {rows, config_.vocab});
-  Io("ids", s.ids, IoRole::kSampled, DType::kI32, {rows});
+  Type("ids", s.ids, DType::kI32, {rows});
   Io("flag", s.flag, IoRole::kFlags, DType::kI32, {1});
   Attribute("which", s.which, LogitRowsOf(draft_.shape));
   Give(s.scratch, {Value::kScratch, 0});

@@ -8,8 +8,8 @@ namespace signet::step::rules {
 using model::Role;
 
 void TypeRules::operator()(const QkNormRope& s) {
-  const int64_t query_width = config_.num_heads * config_.head_dim;
-  const int64_t key_width = config_.num_kv_heads * config_.head_dim;
+  const int64_t query_width = dims_.heads * config_.head_dim;
+  const int64_t key_width = dims_.kv_heads * config_.head_dim;
   Rows("q_gate", s.q_gate, 2 * query_width);
   Rows("k", s.k, key_width);
   Io("inv_freq", s.inv_freq, IoRole::kInvFreq, DType::kF32,
@@ -17,8 +17,8 @@ void TypeRules::operator()(const QkNormRope& s) {
   Io("position", s.position, IoRole::kPosition, DType::kI32, {rows_});
   Rows("q_out", s.q_out, query_width);
   Rows("k_out", s.k_out, key_width);
-  Attribute("heads", s.heads, config_.num_heads);
-  Attribute("kv_heads", s.kv_heads, config_.num_kv_heads);
+  Attribute("heads", s.heads, dims_.heads);
+  Attribute("kv_heads", s.kv_heads, dims_.kv_heads);
   Attribute("head_dim", s.head_dim, config_.head_dim);
   Attribute("rotary_dim", s.rotary_dim, config_.rotary_dim);
   Attribute("theta", s.theta, config_.rope_theta);
@@ -39,7 +39,7 @@ void TypeRules::operator()(const QkNormRope& s) {
 }
 
 void TypeRules::operator()(const KvAppend& s) {
-  const int64_t width = config_.num_kv_heads * config_.head_dim;
+  const int64_t width = dims_.kv_heads * config_.head_dim;
   Rows("k", s.k, width);
   Rows("v", s.v, width);
   SlotAndPosition(s.slot, s.position);
@@ -56,14 +56,14 @@ void TypeRules::operator()(const KvAppend& s) {
 }
 
 void TypeRules::operator()(const Attention& s) {
-  const int64_t width = config_.num_heads * config_.head_dim;
+  const int64_t width = dims_.heads * config_.head_dim;
   Rows("q", s.q, width);
   Rows("q_gate", s.q_gate, 2 * width);
   SlotAndPosition(s.slot, s.position);
   PageTable(s.page_table);
   Rows("out", s.out, width);
-  Attribute("heads", s.heads, config_.num_heads);
-  Attribute("kv_heads", s.kv_heads, config_.num_kv_heads);
+  Attribute("heads", s.heads, dims_.heads);
+  Attribute("kv_heads", s.kv_heads, dims_.kv_heads);
   Attribute("head_dim", s.head_dim, config_.head_dim);
   const Meaning queries = MeaningOf(s.q);
   Need("q", s.q, {Value::kQuery, queries.at});
@@ -77,7 +77,7 @@ void TypeRules::operator()(const Attention& s) {
 }
 
 void TypeRules::operator()(const Conv& s) {
-  const int64_t channels = config_.conv_channels();
+  const int64_t channels = dims_.conv_channels;
   Rows("u", s.u, channels);
   SlotAndPosition(s.slot, s.position);
   Rows("out", s.out, channels);
@@ -92,16 +92,16 @@ void TypeRules::operator()(const Conv& s) {
 }
 
 void TypeRules::operator()(const DeltaRule& s) {
-  const int64_t heads = config_.linear_value_heads;
+  const int64_t heads = dims_.linear_value_heads;
   const bool chunked = draft_.shape.kind == plan::ShapeKind::kPrefill;
-  Rows("qkv", s.qkv, config_.conv_channels());
+  Rows("qkv", s.qkv, dims_.conv_channels);
   Rows("b", s.b, heads);
   Rows("a", s.a, heads);
   SlotAndPosition(s.slot, s.position);
   Rows("out", s.out, heads * config_.linear_value_dim);
   Attribute("form", s.form,
             chunked ? DeltaForm::kChunked : DeltaForm::kRecurrent);
-  Attribute("key_heads", s.key_heads, config_.linear_key_heads);
+  Attribute("key_heads", s.key_heads, dims_.linear_key_heads);
   Attribute("value_heads", s.value_heads, heads);
   Attribute("key_dim", s.key_dim, config_.linear_key_dim);
   Attribute("value_dim", s.value_dim, config_.linear_value_dim);
@@ -131,11 +131,11 @@ void TypeRules::operator()(const DeltaRule& s) {
 }
 
 void TypeRules::operator()(const GatedNorm& s) {
-  const int64_t width = config_.linear_value_heads * config_.linear_value_dim;
+  const int64_t width = dims_.linear_value_heads * config_.linear_value_dim;
   Rows("o", s.o, width);
   Rows("z", s.z, width);
   Rows("out", s.out, width);
-  Attribute("heads", s.heads, config_.linear_value_heads);
+  Attribute("heads", s.heads, dims_.linear_value_heads);
   Attribute("head_dim", s.head_dim, config_.linear_value_dim);
   Attribute("eps", s.eps, config_.rms_eps);
   const auto* weight = Weight("weight", s.weight, {Role::kLinearNorm});
