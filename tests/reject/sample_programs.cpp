@@ -2,7 +2,9 @@
 
 #include <cstdlib>
 #include <iostream>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "lower/lower.h"
 #include "model/checkpoint_testing.h"
@@ -30,6 +32,13 @@ plan::PlanOptions SmallOptions() {
   return options;
 }
 
+// Widths that two ranks divide.
+nlohmann::json EvenConfig() {
+  nlohmann::json config = model::testing::TinyConfig(model::Family::kQwen35Moe);
+  config["shared_expert_intermediate_size"] = 6;
+  return config;
+}
+
 step::ProgramDraft Lower(Sample sample) {
   const plan::ModelPlan& plan = PlanOf(sample);
   const plan::ProgramShape decode = plan.shapes().front();
@@ -48,6 +57,13 @@ step::ProgramDraft Lower(Sample sample) {
       return Must(lower::RoutedBlock(plan,
                                      *plan.experts().View(LayerId(0), Rank(0)),
                                      prefill, step::RouterKind::kPrecomputed));
+    case Sample::kFirstStage:
+      return Must(lower::LowerModel(plan, decode, Rank(0)));
+    case Sample::kDraws:
+      return Must(lower::LowerModel(plan, prefill, Rank(0)));
+    case Sample::kSplit:
+    case Sample::kLastStage:
+      return Must(lower::LowerModel(plan, decode, Rank(1)));
   }
   std::abort();
 }
@@ -66,6 +82,14 @@ std::string_view Name(Sample sample) {
       return "Block";
     case Sample::kPrecomputedBlock:
       return "PrecomputedBlock";
+    case Sample::kSplit:
+      return "Split";
+    case Sample::kDraws:
+      return "Draws";
+    case Sample::kFirstStage:
+      return "FirstStage";
+    case Sample::kLastStage:
+      return "LastStage";
   }
   return "";
 }
@@ -75,20 +99,42 @@ const plan::ModelPlan& PlanOf(Sample sample) {
       model::testing::TinyConfig(model::Family::kQwen35Moe), SmallOptions());
   static const std::shared_ptr<const plan::ModelPlan> dense = MakePlan(
       model::testing::TinyConfig(model::Family::kQwen35), SmallOptions());
-  return sample == Sample::kDense ? *dense : *routed;
+  static const std::shared_ptr<const plan::ModelPlan> split =
+      MakePlan(EvenConfig(), SmallOptions(), "tp=2");
+  static const std::shared_ptr<const plan::ModelPlan> stages =
+      MakePlan(EvenConfig(), SmallOptions(), "pp=2");
+  switch (sample) {
+    case Sample::kDense:
+      return *dense;
+    case Sample::kSplit:
+    case Sample::kDraws:
+      return *split;
+    case Sample::kFirstStage:
+    case Sample::kLastStage:
+      return *stages;
+    default:
+      return *routed;
+  }
 }
 
 // The files are opened, so the folder need not outlive this call.
 std::shared_ptr<const plan::ModelPlan> MakePlan(
-    const nlohmann::json& config, const plan::PlanOptions& options) {
+    const nlohmann::json& config, const plan::PlanOptions& options,
+    std::string_view spec) {
   const model::testing::TempFolder folder;
   auto checkpoint = std::make_shared<const model::Checkpoint>(
       Must(model::testing::WriteAndOpen(folder, config,
                                         model::testing::TensorsOf(config))));
+  const topology::MeshSpec axes = Must(topology::MeshSpec::Parse(spec));
+  std::vector<topology::DeviceIdentity> devices;
+  for (int r = 0; r < axes.num_ranks(); ++r) {
+    devices.push_back({.backend = "cpu",
+                       .uuid = "machine/" + std::to_string(r),
+                       .pci = "",
+                       .architecture = ""});
+  }
   const topology::Mesh mesh = Must(topology::Mesh::Make(
-      Must(topology::MeshSpec::Parse("single")),
-      {{.backend = "cpu", .uuid = "machine/0", .pci = "", .architecture = ""}},
-      topology::Emulation::kRefused));
+      axes, std::move(devices), topology::Emulation::kRefused));
   return Must(plan::MakeModelPlan(Must(model::BuildManifest(checkpoint)), mesh,
                                   options));
 }

@@ -2,6 +2,7 @@
 // Plans of the smallest checkpoints and their lowered programs: what every test
 // of refusals starts from. Made once a process; the checkpoints hold zeros.
 
+#include <array>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string_view>
@@ -17,7 +18,16 @@ enum class Sample {
   kDense,             // a dense model, decode
   kBlock,             // one routed block behind its router, indexed
   kPrecomputedBlock,  // one routed block with given routes, grouped
+  kSplit,             // tp=2: the second rank, decode
+  kDraws,             // tp=2: the first rank, which samples, prefill
+  kFirstStage,        // pp=2: decode
+  kLastStage,         // pp=2: decode
 };
+
+inline constexpr std::array kEverySample = {
+    Sample::kIndexed, Sample::kGrouped,          Sample::kDense,
+    Sample::kBlock,   Sample::kPrecomputedBlock, Sample::kSplit,
+    Sample::kDraws,   Sample::kFirstStage,       Sample::kLastStage};
 
 std::string_view Name(Sample sample);
 
@@ -26,8 +36,9 @@ const plan::ModelPlan& PlanOf(Sample sample);
 /// A fresh copy; it seals.
 step::ProgramDraft DraftOf(Sample sample);
 
-/// The plan of any config, on one CPU rank, over a checkpoint of zeros.
+/// The plan of any config, on CPU ranks, over a checkpoint of zeros.
 std::shared_ptr<const plan::ModelPlan> MakePlan(
-    const nlohmann::json& config, const plan::PlanOptions& options);
+    const nlohmann::json& config, const plan::PlanOptions& options,
+    std::string_view mesh = "single");
 
 }  // namespace signet::testing

@@ -16,10 +16,6 @@ namespace {
 
 using step::ProgramDraft;
 
-constexpr Sample kEverySample[] = {Sample::kIndexed, Sample::kGrouped,
-                                   Sample::kDense, Sample::kBlock,
-                                   Sample::kPrecomputedBlock};
-
 TEST(Seal, S7_ASealedProgramIsItsDraft) {
   for (const Sample sample : kEverySample) {
     const ProgramDraft draft = DraftOf(sample);

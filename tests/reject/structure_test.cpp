@@ -15,10 +15,6 @@ using step::IoRole;
 using step::ProgramDraft;
 using topology::Axis;
 
-constexpr Sample kEverySample[] = {Sample::kIndexed, Sample::kGrouped,
-                                   Sample::kDense, Sample::kBlock,
-                                   Sample::kPrecomputedBlock};
-
 TEST(Structure, EverySampleSeals) {
   for (const Sample sample : kEverySample) {
     const auto sealed = step::Seal(DraftOf(sample), PlanOf(sample));

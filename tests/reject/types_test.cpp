@@ -251,10 +251,6 @@ INSTANTIATE_TEST_SUITE_P(Reject, TypesEdit, ::testing::ValuesIn(kEdits),
                            return std::string(edit.param.name);
                          });
 
-constexpr Sample kEverySample[] = {Sample::kIndexed, Sample::kGrouped,
-                                   Sample::kDense, Sample::kBlock,
-                                   Sample::kPrecomputedBlock};
-
 template <typename Edit>
 void ExpectEveryBuffer(RejectionCode code, Edit edit) {
   for (const Sample sample : kEverySample) {
