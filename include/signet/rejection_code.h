@@ -82,6 +82,10 @@ namespace signet {
   X(kBuffersOverlap, "buffers_overlap")                \
   X(kArenaOfOtherRank, "arena_of_other_rank")          \
   X(kGroupMismatch, "group_mismatch")                  \
+  /* Preflight of all ranks (F1, F2) */                \
+  X(kSignatureMismatch, "signature_mismatch")          \
+  X(kMeetingMismatch, "meeting_mismatch")              \
+  X(kMeetingCycle, "meeting_cycle")                    \
   /* Bind (S8, T3) */                                  \
   X(kBindContractMismatch, "bind_contract_mismatch")   \
   X(kBindArenaTooSmall, "bind_arena_too_small")        \

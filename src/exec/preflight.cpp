@@ -3,116 +3,141 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <string>
-
-#include "base/overload.h"
 
 namespace signet::exec {
 namespace {
 
-// One meeting of a group, as a rank sees it.
-struct Meeting {
-  std::string_view kind;
-  ScheduleRow row;
-  const step::GroupRef* group;
-  int64_t elements;  // of all-reduces; 0 otherwise
-};
+using Findings = model::CappedRejections;
 
-std::vector<Meeting> Meetings(const step::SealedProgram& program) {
-  std::vector<Meeting> meetings;
-  const auto add = [&](const auto& s, int64_t elements) {
-    meetings.push_back({s.kName, s.row, &s.group, elements});
-  };
-  for (const step::Step& step : program.steps()) {
-    std::visit(Overload{[&](const step::AllReduce& s) { add(s, s.elements); },
-                        [&](const step::Gather& s) { add(s, 0); },
-                        [&](const step::Broadcast& s) { add(s, 0); },
-                        [&](const step::BandTransfer& s) { add(s, 0); },
-                        [](const auto&) {}},
-               step);
+std::string PlaceOf(const plan::ProgramShape& shape) {
+  return fmt::format("{} of {} rows", Name(shape.kind), shape.rows);
+}
+
+bool CheckHeader(const step::SealedProgram& program,
+                 const plan::ModelPlan& plan, int rank,
+                 const plan::ProgramShape& shape, Findings& findings) {
+  const std::string where = fmt::format("rank {}, {}", rank, PlaceOf(shape));
+  if (program.contract() != plan.contract_id()) {
+    findings.Add(RejectionCode::kProgramHeaderMismatch, where,
+                 "the program is of another contract", program.contract().Hex(),
+                 plan.contract_id().Hex());
   }
-  return meetings;
+  if (program.rank() == Rank(rank) && program.shape() == shape) return true;
+  findings.Add(RejectionCode::kProgramHeaderMismatch, where,
+               "the program is of another rank or shape",
+               fmt::format("rank {}, {}", program.rank().value(),
+                           PlaceOf(program.shape())));
+  return false;
 }
 
-std::string Where(int rank, const plan::ProgramShape& shape) {
-  return fmt::format("rank {}, {} of {} rows", rank, Name(shape.kind),
-                     shape.rows);
-}
-
-Rank FirstOfStage(const topology::Mesh& mesh, Rank rank) {
-  for (int r = 0; r < mesh.num_ranks(); ++r) {
-    if (mesh.Coordinate(topology::Axis::kPp, Rank(r)) ==
-        mesh.Coordinate(topology::Axis::kPp, rank)) {
-      return Rank(r);
+// The blocks of a rank that end in a collective over one group, in order.
+std::vector<const SignedBlock*> BlocksOver(const std::vector<Rank>& group,
+                                           const RankSchedule& rank) {
+  std::vector<const SignedBlock*> over;
+  size_t m = 0;
+  for (const SignedBlock& block : rank.blocks) {
+    while (m < rank.meetings.size() && rank.meetings[m].step != block.step) {
+      ++m;
     }
+    if (m == rank.meetings.size()) break;
+    if (rank.meetings[m].group.ranks == group) over.push_back(&block);
   }
-  return rank;
+  return over;
 }
 
-void CompareMeetings(const std::vector<Meeting>& first,
-                     const std::vector<Meeting>& other, int rank,
-                     const std::string& where, RejectionList& rejections) {
-  if (first.size() != other.size()) {
-    rejections.Add(RejectionCode::kGroupMismatch, where,
-                   "another number of collectives than rank 0",
-                   std::to_string(other.size()), std::to_string(first.size()));
-    return;
-  }
-  for (size_t i = 0; i < first.size(); ++i) {
-    const Meeting& a = first[i];
-    const Meeting& b = other[i];
-    const bool listed = std::find(b.group->ranks.begin(), b.group->ranks.end(),
-                                  Rank(rank)) != b.group->ranks.end();
-    const bool same_group =
-        a.kind == step::BandTransfer::kName || a.kind == step::Broadcast::kName
-            ? a.group->axis == b.group->axis
-            : *a.group == *b.group;
-    if (a.kind == b.kind && a.row == b.row && same_group &&
-        a.elements == b.elements && listed) {
-      continue;
+// Each block against that of the first rank of its group. The meetings are
+// proven, so the members of a group have as many blocks.
+void CompareBlocks(const topology::Mesh& mesh,
+                   std::span<const RankSchedule> ranks,
+                   const std::string& place, Findings& findings) {
+  for (const topology::Axis axis : topology::kAllAxes) {
+    for (size_t r = 0; r < ranks.size(); ++r) {
+      const Rank rank(static_cast<int32_t>(r));
+      const std::vector<Rank> group = mesh.Group(axis, rank);
+      const Rank first = group.front();
+      if (first == rank) continue;
+      const auto want =
+          BlocksOver(group, ranks[static_cast<size_t>(first.value())]);
+      const auto got = BlocksOver(group, ranks[r]);
+      for (size_t i = 0; i < std::min(want.size(), got.size()); ++i) {
+        const auto where = [&] {
+          return fmt::format("rank {}, {}, step {}", r, place, got[i]->step);
+        };
+        CompareSignatures(want[i]->signature, got[i]->signature, where, first,
+                          findings);
+      }
     }
-    rejections.Add(RejectionCode::kGroupMismatch, where,
-                   fmt::format("collective {} is not that of rank 0", i),
-                   fmt::format("{} row {} of {} elements", b.kind,
-                               b.row.value(), b.elements),
-                   fmt::format("{} row {} of {} elements", a.kind,
-                               a.row.value(), a.elements));
   }
 }
 
 }  // namespace
 
+void CheckSchedules(const topology::Mesh& mesh,
+                    std::span<const RankSchedule> ranks,
+                    const std::string& place, Findings& findings) {
+  std::vector<std::span<const Meeting>> meetings;
+  for (const RankSchedule& rank : ranks) meetings.push_back(rank.meetings);
+  if (CheckMeetings(mesh, meetings, place, findings)) {
+    CompareBlocks(mesh, ranks, place, findings);
+  }
+}
+
+void CheckDevices(std::span<const topology::DeviceIdentity> devices,
+                  bool emulated, Findings& findings) {
+  std::set<std::string_view> seen;
+  for (size_t r = 0; r < devices.size(); ++r) {
+    if (seen.insert(devices[r].uuid).second) continue;
+    if (emulated && devices[r].backend != "cpu") continue;
+    findings.Add(RejectionCode::kDeviceRepeated, fmt::format("rank {}", r),
+                 "another rank is on the same device", devices[r].uuid);
+  }
+}
+
 Result<void> Preflight(
     const plan::ModelPlan& plan,
     const std::vector<std::span<const step::SealedProgram>>& programs) {
-  RejectionList rejections;
-  const std::vector<plan::ProgramShape>& shapes = plan.shapes();
-  for (size_t r = 0; r < programs.size(); ++r) {
-    const int rank = static_cast<int>(r);
-    if (programs[r].size() != shapes.size()) {
-      rejections.Add(
-          RejectionCode::kProgramHeaderMismatch, fmt::format("rank {}", rank),
-          "not one program a shape of the plan",
-          std::to_string(programs[r].size()), std::to_string(shapes.size()));
-      continue;
-    }
-    for (size_t i = 0; i < shapes.size(); ++i) {
-      const step::SealedProgram& program = programs[r][i];
-      const std::string where = Where(rank, shapes[i]);
-      if (program.rank() != Rank(rank) || program.shape() != shapes[i] ||
-          program.contract() != plan.contract_id()) {
-        rejections.Add(RejectionCode::kProgramHeaderMismatch, where,
-                       "the program is of another rank, shape or contract");
-        continue;
-      }
-      // Ranks of one stage meet alike.
-      const Rank first = FirstOfStage(plan.mesh(), Rank(rank));
-      const auto& peers = programs[static_cast<size_t>(first.value())];
-      if (peers.size() != shapes.size()) continue;
-      CompareMeetings(Meetings(peers[i]), Meetings(program), rank, where,
-                      rejections);
-    }
+  Findings findings;
+  const topology::Mesh& mesh = plan.mesh();
+  std::vector<topology::DeviceIdentity> devices;
+  for (int r = 0; r < mesh.num_ranks(); ++r) {
+    devices.push_back(mesh.device(Rank(r)));
   }
+  CheckDevices(devices, mesh.emulated(), findings);
+
+  const std::vector<plan::ProgramShape>& shapes = plan.shapes();
+  bool complete = static_cast<int>(programs.size()) == mesh.num_ranks();
+  if (!complete) {
+    findings.Add(RejectionCode::kProgramHeaderMismatch, "mesh",
+                 "not the programs of every rank",
+                 std::to_string(programs.size()),
+                 std::to_string(mesh.num_ranks()));
+  }
+  for (size_t r = 0; r < programs.size(); ++r) {
+    if (programs[r].size() == shapes.size()) continue;
+    complete = false;
+    findings.Add(
+        RejectionCode::kProgramHeaderMismatch, fmt::format("rank {}", r),
+        "not one program a shape of the plan",
+        std::to_string(programs[r].size()), std::to_string(shapes.size()));
+  }
+  for (size_t i = 0; complete && i < shapes.size(); ++i) {
+    bool comparable = true;
+    for (size_t r = 0; r < programs.size(); ++r) {
+      comparable &= CheckHeader(programs[r][i], plan, static_cast<int>(r),
+                                shapes[i], findings);
+    }
+    if (!comparable) continue;
+    std::vector<RankSchedule> schedules;
+    for (const std::span<const step::SealedProgram>& rank : programs) {
+      schedules.push_back({.meetings = MeetingsOf(rank[i]),
+                           .blocks = SignaturesOf(rank[i], plan)});
+    }
+    CheckSchedules(mesh, schedules, PlaceOf(shapes[i]), findings);
+  }
+  RejectionList rejections;
+  findings.FlushInto("mesh", &rejections);
   if (!rejections.empty()) return rejections.Take();
   return {};
 }
