@@ -154,7 +154,7 @@ constexpr TinyCheckpoint kCheckpoints[] = {
     {"moe_top1", Top1Fields, SynthExperts::kFused, SynthNaming::kTextOnly,
      SynthExtras::kNone, 14, kOneShard},
     {"moe_awkward", AwkwardFields, SynthExperts::kFused, SynthNaming::kTextOnly,
-     SynthExtras::kNone, 15, kOneShard},
+     SynthExtras::kNone, 23, kOneShard},
 };
 
 // Not among TinyCheckpointNames: no reference values exist for it.
