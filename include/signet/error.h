@@ -47,6 +47,7 @@ enum class FailureKind {
   kMemory,
   kDevice,
   kNumeric,  // a sticky numeric flag: non-finite router scores (contract N6)
+  kAborted,  // the caller asked for it
   kState,    // a call the object's state does not allow (unloaded, poisoned)
 };
 

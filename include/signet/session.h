@@ -76,7 +76,8 @@ class Session {
   /// refused (kRequestInvalid, kPromptTooLong) or the session needs a Reset.
   Result<void> Generate(std::span<const Request> requests, Sink& sink);
   /// Ends the running Generate at its next step, or the next Generate when none
-  /// runs: every unfinished request gets kAborted. Reset forgets it. Async-signal-safe.
+  /// runs: every unfinished request gets kAborted. Reset forgets it.
+  /// Async-signal-safe.
   void Abort() noexcept;
   /// Back to the state of a fresh session, bit for bit.
   void Reset();

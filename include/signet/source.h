@@ -2,6 +2,7 @@
 // A checkpoint on disk, opened: headers and small files only, kept open for
 // the load. A cheap shared handle; any thread.
 
+#include <atomic>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -60,6 +61,9 @@ struct SynthRequest {
   std::optional<int64_t> vocab;
   uint64_t seed = 0;
   int threads = 0;  // 0: as many as the machine has
+  /// May be null; once it is true the call ends in a Failure of kind kAborted.
+  /// Set from any thread or a signal handler.
+  const std::atomic<bool>* stop = nullptr;
 };
 
 /// A sentence of what was written. Nothing is left behind on failure.

@@ -44,6 +44,8 @@ std::string_view Name(FailureKind kind) {
       return "device";
     case FailureKind::kNumeric:
       return "numeric";
+    case FailureKind::kAborted:
+      return "aborted";
     case FailureKind::kState:
       return "state";
   }

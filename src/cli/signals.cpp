@@ -14,6 +14,7 @@ namespace {
 
 // A handler sees nothing but globals.
 std::atomic<Session*> g_session = nullptr;
+std::atomic<std::atomic<bool>*> g_stop = nullptr;
 std::atomic<int> g_handlers_running = 0;
 std::atomic<bool> g_is_interrupted = false;
 std::atomic<bool> g_json = false;
@@ -29,10 +30,11 @@ void WriteFromHandler(int file, std::string_view text) {
 void OnInterrupt(int) {
   ++g_handlers_running;
   Session* const session = g_session;
-  if (session == nullptr || g_is_interrupted.exchange(true)) {
-    _exit(kExitInterrupted);
-  }
-  session->Abort();
+  std::atomic<bool>* const stop = g_stop;
+  const bool can_wait = session != nullptr || stop != nullptr;
+  if (!can_wait || g_is_interrupted.exchange(true)) _exit(kExitInterrupted);
+  if (session != nullptr) session->Abort();
+  if (stop != nullptr) *stop = true;
   --g_handlers_running;
 }
 
@@ -73,8 +75,11 @@ void TellSignalsInJson() { g_json = true; }
 
 InterruptScope::InterruptScope(Session& session) { g_session = &session; }
 
+InterruptScope::InterruptScope(std::atomic<bool>& stop) { g_stop = &stop; }
+
 InterruptScope::~InterruptScope() {
   g_session = nullptr;
+  g_stop = nullptr;
   // A handler on another thread may still be calling Abort.
   while (g_handlers_running != 0) std::this_thread::yield();
 }

@@ -1,8 +1,11 @@
 #pragma once
 // Signals, as the process answers them. SIGINT: the first one while text is
-// generated aborts the session, so that the text so far is kept; any other
-// ends the process at once, with 130. SIGBUS: a file under a mapping was cut
-// short; one message, 1. SIGPIPE: ignored, the write fails instead.
+// generated aborts the session, so that the text so far is kept, and while a
+// checkpoint is written stops that, so that nothing is left half-written; any
+// other ends the process at once, with 130. SIGBUS: a file under a mapping was
+// cut short; one message, 1. SIGPIPE: ignored, the write fails instead.
+
+#include <atomic>
 
 #include "signet/session.h"
 
@@ -14,16 +17,17 @@ void InstallSignalHandlers();
 /// The SIGBUS message is one object on stdout from here on.
 void TellSignalsInJson();
 
-/// While it lives, SIGINT aborts `session`. One at a time.
+/// While it lives, SIGINT aborts `session`, or sets `stop`. One at a time.
 class InterruptScope {
  public:
   explicit InterruptScope(Session& session);
+  explicit InterruptScope(std::atomic<bool>& stop);
   ~InterruptScope();
   InterruptScope(const InterruptScope&) = delete;
   InterruptScope& operator=(const InterruptScope&) = delete;
 };
 
-/// Whether a SIGINT has aborted a session.
+/// Whether a SIGINT has aborted a session or set a stop.
 bool IsInterrupted();
 
 }  // namespace signet::cli

@@ -1,12 +1,15 @@
 // signet synth: a random-weight checkpoint of a config.
 
+#include <atomic>
 #include <limits>
 #include <string>
 
 #include "cli/command.h"
+#include "cli/exit_code.h"
 #include "cli/flags.h"
 #include "cli/json_output.h"
 #include "cli/report.h"
+#include "cli/signals.h"
 #include "cli/standard_output.h"
 #include "signet/source.h"
 
@@ -46,8 +49,14 @@ class SynthCommand : public Command {
 
   int Run() override {
     request_.folder = folder_;
+    std::atomic<bool> stop = false;
+    request_.stop = &stop;
+    const InterruptScope interrupts(stop);
     const Result<std::string> summary = Synthesize(request_);
-    if (!summary) return Report(summary.error(), json_);
+    if (!summary) {
+      const int exit_code = Report(summary.error(), json_);
+      return IsInterrupted() ? kExitInterrupted : exit_code;
+    }
     return PrintResult(json_ ? SynthJson(folder_, *summary)
                              : WithFinalNewline(*summary));
   }

@@ -78,7 +78,8 @@ Result<std::string> Synthesize(const SynthRequest& request) {
                          .layers = request.layers,
                          .vocab = request.vocab,
                          .seed = request.seed,
-                         .threads = WorkingThreads(request.threads)}));
+                         .threads = WorkingThreads(request.threads),
+                         .stop = request.stop}));
   return report.Text();
 }
 

@@ -103,6 +103,20 @@ TEST_F(Registry, TheHubGivesTheOnlySnapshotOrTheOneOfMain) {
   }
 }
 
+// What `plan demo` shows is what `run demo` runs.
+TEST(RegistryDemo, ItsConfigIsThatOfTheModel) {
+  const fs::path path = fs::path(SIGNET_SOURCE_DIR) / "models/demo/config.json";
+  std::ifstream file(path);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  ASSERT_FALSE(text.empty()) << path;
+  const RegistryEntry* demo = FindRegistered("demo");
+  ASSERT_NE(demo, nullptr);
+  const auto registered = ParseConfig(demo->config_json, "registry");
+  const auto of_model = ParseConfig(text, path.string());
+  ASSERT_TRUE(registered.has_value() && of_model.has_value());
+  EXPECT_TRUE(*registered == *of_model);
+}
+
 TEST_F(Registry, ModelsComesBeforeTheHubAndTheDemoLast) {
   Make(Snapshot("aaa"));
   const fs::path path = Make(*paths.models / kName);

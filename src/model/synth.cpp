@@ -172,8 +172,8 @@ Result<SynthReport> Synthesize(const SynthOptions& options) {
       WriteText(folder.path() / "config.json", config.json.dump(2) + "\n"));
   SIGNET_RETURN_IF_ERROR(WriteText(
       folder.path() / "model.safetensors.index.json", IndexText(shards)));
-  SIGNET_RETURN_IF_ERROR(
-      WriteShards(folder.path(), shards, options.seed, options.threads));
+  SIGNET_RETURN_IF_ERROR(WriteShards(folder.path(), shards, options.seed,
+                                     options.threads, options.stop));
   SIGNET_ASSIGN_OR_RETURN(report.folder, folder.Publish());
   return report;
 }

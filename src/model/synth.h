@@ -3,6 +3,7 @@
 // bytes for the same seed on every machine and with any number of threads.
 // Functions; one call a folder at a time.
 
+#include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -33,6 +34,7 @@ struct SynthOptions {
   std::optional<int64_t> vocab;
   uint64_t seed = 0;
   int threads = 1;
+  const std::atomic<bool>* stop = nullptr;  // once true: ends as a failure
   // For tests; `signet synth` leaves these alone.
   SynthExperts experts = SynthExperts::kFused;
   SynthNaming naming = SynthNaming::kAsConfig;

@@ -235,6 +235,15 @@ TEST_F(Synth, AFailureLeavesNothingBehind) {
   EXPECT_EQ(ReadFolder(folder.path()).size(), 3u);
 }
 
+TEST_F(Synth, AStopLeavesNothingBehind) {
+  const std::atomic<bool> stop = true;
+  options.stop = &stop;
+  const auto report = Synthesize(options);
+  ASSERT_FALSE(report.has_value());
+  EXPECT_EQ(std::get<Failure>(report.error()).kind, FailureKind::kAborted);
+  EXPECT_EQ(ReadFolder(folder.path()).size(), 1u);  // the config
+}
+
 TEST(FillerTokenizer, HasEveryByteAndANumberForTheRest) {
   const json tokenizer = json::parse(FillerTokenizerJson(300));
   const json& vocab = tokenizer["model"]["vocab"];

@@ -73,8 +73,9 @@ struct Chunk {
 
 class ChunkWriter {
  public:
-  ChunkWriter(const std::vector<Chunk>& chunks, uint64_t seed)
-      : chunks_(chunks), seed_(seed) {}
+  ChunkWriter(const std::vector<Chunk>& chunks, uint64_t seed,
+              const std::atomic<bool>* stop)
+      : chunks_(chunks), seed_(seed), stop_(stop) {}
 
   /// Runs in every thread until no chunk is left or one has failed.
   void Run() {
@@ -82,6 +83,10 @@ class ChunkWriter {
     while (!has_failed_.load(std::memory_order_relaxed)) {
       const size_t i = next_.fetch_add(1, std::memory_order_relaxed);
       if (i >= chunks_.size()) return;
+      if (stop_ != nullptr && stop_->load(std::memory_order_relaxed)) {
+        Keep(Failure{FailureKind::kAborted, "synth", "interrupted"});
+        return;
+      }
       const Chunk& chunk = chunks_[i];
       values.resize(chunk.count);
       FillBf16(ValueStream(seed_, chunk.tensor->stream_name),
@@ -89,10 +94,7 @@ class ChunkWriter {
                values);
       Result<void> written = chunk.file->WriteAt(
           chunk.offset_bytes, values.data(), 2 * chunk.count);
-      if (written.has_value()) continue;
-      const std::lock_guard lock(mutex_);
-      if (!error_) error_ = std::move(written).error();
-      has_failed_ = true;
+      if (!written.has_value()) Keep(std::move(written).error());
     }
   }
 
@@ -103,8 +105,16 @@ class ChunkWriter {
   }
 
  private:
+  // The first error ends all threads.
+  void Keep(Error error) {
+    const std::lock_guard lock(mutex_);
+    if (!error_) error_ = std::move(error);
+    has_failed_ = true;
+  }
+
   const std::vector<Chunk>& chunks_;
   uint64_t seed_;
+  const std::atomic<bool>* stop_;
   std::atomic<size_t> next_ = 0;
   std::atomic<bool> has_failed_ = false;
   std::mutex mutex_;
@@ -115,7 +125,7 @@ class ChunkWriter {
 
 Result<void> WriteShards(const std::filesystem::path& folder,
                          const std::vector<SynthShard>& shards, uint64_t seed,
-                         int num_threads) {
+                         int num_threads, const std::atomic<bool>* stop) {
   std::vector<NewFile> files;
   files.reserve(shards.size());  // chunks point at them
   std::vector<Chunk> chunks;
@@ -136,7 +146,7 @@ Result<void> WriteShards(const std::filesystem::path& folder,
       offset_bytes += tensor.size_bytes();
     }
   }
-  ChunkWriter writer(chunks, seed);
+  ChunkWriter writer(chunks, seed, stop);
   {
     std::vector<std::jthread> threads;
     for (int i = 1; i < num_threads; ++i) {

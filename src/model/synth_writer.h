@@ -2,6 +2,7 @@
 // Writes the shards of a synthetic checkpoint with several threads. Which
 // thread writes what changes no byte. One call at a time.
 
+#include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <vector>
@@ -12,9 +13,10 @@
 namespace signet::model {
 
 /// Makes each shard's file in `folder` and fills it. The first failure ends
-/// all threads; files may then be incomplete.
+/// all threads; files may then be incomplete. `stop` may be null; once it is
+/// true the call fails with kAborted.
 Result<void> WriteShards(const std::filesystem::path& folder,
                          const std::vector<SynthShard>& shards, uint64_t seed,
-                         int num_threads);
+                         int num_threads, const std::atomic<bool>* stop);
 
 }  // namespace signet::model
