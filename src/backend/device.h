@@ -2,24 +2,43 @@
 // A device as the rooms above see it: facts, reservations, file mappings and
 // kernels. Every reservation and mapping passes through the device that made
 // it, which counts it and frees it (contract T6); the faults of contract T5 are
-// injected there. One thread at a time drives a Device; its counters and the
+// injected here, so that what is written above is covered without being told.
+// One thread at a time drives a Device; its counters and the
 // release of memory may be used from any thread.
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <thread>
 
 #include "backend/kernels.h"
+#include "backend/launch_key.h"
 #include "backend/memory.h"
+#include "backend/views.h"
 #include "base/bytes.h"
 #include "base/result.h"
 
 namespace signet::backend {
 
 /// Where an injected fault can strike.
-enum class FaultPoint { kMap, kAllocate, kRead };
-inline constexpr int kNumFaultPoints = 3;
+enum class FaultPoint {
+  kMap,
+  kAllocate,
+  kRead,
+  kCopy,    // weights into a rank's own memory
+  kTable,   // the commit of a rank's expert table
+  kGroup,   // joining the groups of a mesh
+  kThread,  // the start of a rank's driver
+  kLaunch,  // a launch, and the work before it
+};
+inline constexpr std::array kAllFaultPoints = {
+    FaultPoint::kMap,    FaultPoint::kAllocate, FaultPoint::kRead,
+    FaultPoint::kCopy,   FaultPoint::kTable,    FaultPoint::kGroup,
+    FaultPoint::kThread, FaultPoint::kLaunch};
 
 constexpr std::string_view Name(FaultPoint point) {
   switch (point) {
@@ -29,6 +48,16 @@ constexpr std::string_view Name(FaultPoint point) {
       return "allocate";
     case FaultPoint::kRead:
       return "read";
+    case FaultPoint::kCopy:
+      return "copy";
+    case FaultPoint::kTable:
+      return "table";
+    case FaultPoint::kGroup:
+      return "group";
+    case FaultPoint::kThread:
+      return "thread";
+    case FaultPoint::kLaunch:
+      return "launch";
   }
   return "";
 }
@@ -39,6 +68,14 @@ class FaultHook {
  public:
   virtual ~FaultHook() = default;
   virtual bool ShouldFail(FaultPoint point) = 0;
+};
+
+/// Rows of host memory, `stride_bytes` apart.
+struct StridedRows {
+  const std::byte* data;
+  uint64_t rows;
+  uint64_t row_bytes;
+  uint64_t stride_bytes;
 };
 
 /// What is true of a device as long as the process lives.
@@ -75,20 +112,42 @@ class Device {
   virtual Result<void> Read(int fd, uint64_t offset, Bytes size, std::byte* to,
                             const std::string& path) = 0;
 
+  /// Copies weights to `offset` in `to`, compact; `to` is of this device and
+  /// holds them. Failure: kDevice.
+  virtual Result<void> Copy(LoadKey, const Memory& to, uint64_t offset,
+                            const StridedRows& from) = 0;
+  /// Makes a rank's expert table, checked before, what kernels may read: once
+  /// (contract T4). It outlives its use. Failure: kDevice.
+  virtual Result<void> CommitTable(LoadKey,
+                                   std::span<const ExpertPointers> table) = 0;
+
+  /// Readies the device to meet those of the other ranks. Failure: kDevice.
+  virtual Result<void> JoinGroups(int num_ranks) = 0;
+  /// Starts the thread that drives this device. Failure: kDevice.
+  virtual Result<std::thread> StartDriver(std::function<void()> body) = 0;
+  /// Whether what was launched has failed: asked after every launch, so that a
+  /// rank goes no further. Costs next to nothing.
+  virtual bool HasLaunchFailed() = 0;
+
   virtual AllocationCounts counts() const = 0;
   virtual Kernels& kernels() = 0;
 
   /// Null: no faults. `hook` must outlive its use.
-  virtual void set_fault_hook(FaultHook* hook) = 0;
+  void set_fault_hook(FaultHook* hook) { hook_ = hook; }
 
  protected:
   Device() = default;
+  /// Every operation above that can fail asks this first.
+  bool Faulted(FaultPoint point) {
+    return hook_ != nullptr && hook_->ShouldFail(point);
+  }
 
  private:
   friend class Memory;
   friend class FileMapping;
   virtual void Free(Memory& memory) = 0;
   virtual void Unmap(FileMapping& mapping) = 0;
+  FaultHook* hook_ = nullptr;
 };
 
 }  // namespace signet::backend

@@ -84,7 +84,9 @@ Result<void> FileMapping::Populate(Bytes offset, Bytes size,
   const uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   const uint64_t begin = offset.value() / page * page;
   const Bytes end = offset + size;
-  if (empty() || end > size_) return truncated();
+  if (empty() || end > size_ || device_->Faulted(FaultPoint::kRead)) {
+    return truncated();
+  }
   if (end.value() == begin) return {};
   std::byte* address = const_cast<std::byte*>(data_) + begin;
   if (madvise(address, end.value() - begin, MADV_POPULATE_READ) == 0) return {};

@@ -80,8 +80,9 @@ class FileMapping {
   }
   /// A hint for the pages that hold [offset, offset + size); never fails.
   void Advise(Bytes offset, Bytes size, Advice advice) const;
-  /// Brings the pages of [offset, offset + size) in. Failure kIo when the file
-  /// no longer has them. `path` is for the message.
+  /// Brings the pages of [offset, offset + size) in: a read, and a fault point
+  /// of the device. Failure kIo when the file no longer has them. `path` is for
+  /// the message.
   Result<void> Populate(Bytes offset, Bytes size,
                         const std::string& path) const;
 
@@ -97,6 +98,9 @@ struct AllocationCounts {
   uint64_t frees = 0;
   uint64_t maps = 0;
   uint64_t unmaps = 0;
+  /// Memory and mappings it was asked to give back but had not handed out, or
+  /// no longer: nothing was freed (contract T6).
+  uint64_t foreign_frees = 0;
   std::array<Bytes, kNumMemoryClasses> live = {};  // by class, as asked for
   Bytes mapped;                                    // live mappings
 

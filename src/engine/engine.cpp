@@ -5,6 +5,7 @@
 
 #include "backend/cpu/cpu_device.h"
 #include "base/result.h"
+#include "engine/device_factory.h"
 #include "engine/engine_impl.h"
 #include "engine/threads.h"
 #include "store/load_transaction.h"
@@ -45,16 +46,27 @@ std::vector<int32_t> StopIds(const Source::Impl& source,
 
 Engine::Engine(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
-Result<Engine> Engine::Make(const EngineOptions& options) {
+DeviceFactory MachineDevices() {
+  return [](const topology::DeviceIdentity& identity, int num_threads) {
+    return backend::cpu::MakeCpuDevice(identity.ordinal, num_threads);
+  };
+}
+
+Result<Engine> MakeEngine(const EngineOptions& options, DeviceFactory factory) {
   if (options.threads < 0 || options.threads > kMaxThreads) {
     return Reject(RejectionCode::kPlanOptionInvalid, "--threads",
                   "the number of threads is out of range",
                   std::to_string(options.threads),
                   "0 ... " + std::to_string(kMaxThreads));
   }
-  auto impl = std::make_shared<Impl>();
+  auto impl = std::make_shared<Engine::Impl>();
   impl->threads = WorkingThreads(options.threads);
-  return Engine(std::move(impl));
+  impl->make_device = std::move(factory);
+  return Engine::Impl::Wrap(std::move(impl));
+}
+
+Result<Engine> Engine::Make(const EngineOptions& options) {
+  return MakeEngine(options, MachineDevices());
 }
 
 Result<Model> Engine::Load(
@@ -74,8 +86,8 @@ Result<Model> Engine::Load(
   for (int r = 0; r < mesh.num_ranks(); ++r) {
     // Loading needs no kernels: one thread.
     devices.push_back(impl->devices
-                          .emplace_back(backend::cpu::MakeCpuDevice(
-                              mesh.device(Rank(r)).ordinal, /*num_threads=*/1))
+                          .emplace_back(impl_->make_device(mesh.device(Rank(r)),
+                                                           /*num_threads=*/1))
                           .get());
   }
   store::LoadTransaction transaction(made.plan, devices);

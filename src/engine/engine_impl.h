@@ -5,9 +5,11 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "backend/device.h"
+#include "engine/device_factory.h"
 #include "engine/plan_impl.h"
 #include "signet/engine.h"
 #include "store/weight_version.h"
@@ -17,6 +19,11 @@ namespace signet {
 
 struct Engine::Impl {
   int threads = 1;  // of all ranks of a session
+  DeviceFactory make_device;
+
+  static Engine Wrap(std::shared_ptr<Impl> impl) {
+    return Engine(std::move(impl));
+  }
 };
 
 struct Model::Impl {

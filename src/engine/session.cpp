@@ -8,7 +8,6 @@
 #include <cmath>
 #include <utility>
 
-#include "backend/cpu/cpu_device.h"
 #include "base/result.h"
 #include "engine/engine_impl.h"
 #include "engine/sequence_run.h"
@@ -255,8 +254,8 @@ Result<Session> Session::Make(const Model& model, int64_t slots) {
       std::max(1, model.impl_->engine->threads / mesh.num_ranks());
   std::vector<exec::RankSetup> ranks;
   for (int r = 0; r < mesh.num_ranks(); ++r) {
-    ranks.push_back({.device = backend::cpu::MakeCpuDevice(
-                         mesh.device(Rank(r)).ordinal, threads),
+    ranks.push_back({.device = model.impl_->engine->make_device(
+                         mesh.device(Rank(r)), threads),
                      .programs = made.programs[static_cast<size_t>(r)]});
   }
   SIGNET_ASSIGN_OR_RETURN(

@@ -193,6 +193,10 @@ Result<void> Executor::LaunchAll(const BoundProgram& program, int64_t live) {
   const std::span<const Launch> launches = program.launches();
   for (size_t i = 0; i < launches.size(); ++i) {
     Launch1(device_->kernels(), backend::LaunchKey(), launches[i]);
+    if (device_->HasLaunchFailed()) {
+      return Fail(FailureKind::kDevice, device_->facts().identity,
+                  fmt::format("launch {} of a call failed", i));
+    }
     // No rank continues on what a failed meeting left (X5).
     const collective::Communicator* group = GroupOf(launches[i]);
     if (group != nullptr && group->poisoned()) return Unmet(*group);

@@ -129,6 +129,7 @@ Result<std::unique_ptr<MeshExecutor>> MeshExecutor::Make(
   for (size_t r = 0; r < ranks.size(); ++r) {
     RankDriver& driver = state->ranks[r];
     driver.device = std::move(ranks[r].device);
+    SIGNET_RETURN_IF_ERROR(driver.device->JoinGroups(plan.mesh().num_ranks()));
     SIGNET_ASSIGN_OR_RETURN(
         driver.programs,
         ProgramSet::Make(ranks[r].programs, plan, weights, driver.device.get(),
@@ -136,13 +137,18 @@ Result<std::unique_ptr<MeshExecutor>> MeshExecutor::Make(
                          state->groups.of(Rank(static_cast<int32_t>(r)))));
     driver.executor.emplace(driver.device.get());
   }
-  // All ranks are bound before any driver starts.
-  State* shared = state.get();
-  for (size_t r = 1; r < state->ranks.size(); ++r) {
-    state->threads.emplace_back(
-        [shared, r] { shared->Drive(shared->ranks[r]); });
+  // All ranks are bound before any driver starts; the executor stops those
+  // that did when one does not.
+  std::unique_ptr<MeshExecutor> executor(new MeshExecutor(std::move(state)));
+  State* shared = executor->state_.get();
+  for (size_t r = 1; r < shared->ranks.size(); ++r) {
+    SIGNET_ASSIGN_OR_RETURN(std::thread driver,
+                            shared->ranks[r].device->StartDriver([shared, r] {
+                              shared->Drive(shared->ranks[r]);
+                            }));
+    shared->threads.push_back(std::move(driver));
   }
-  return std::unique_ptr<MeshExecutor>(new MeshExecutor(std::move(state)));
+  return executor;
 }
 
 int MeshExecutor::num_ranks() const {

@@ -66,9 +66,10 @@ Result<void> LoadTransaction::Read(const Progress& progress) {
   }
   SIGNET_RETURN_IF_ERROR(PopulateRanges(progress));
   for (int r = 0; r < plan_->mesh().num_ranks(); ++r) {
-    SIGNET_ASSIGN_OR_RETURN(WeightVersion::RankWeights weights,
-                            LoadRank(*plan_, mappings_, Rank(r),
-                                     *devices_[static_cast<size_t>(r)]));
+    SIGNET_ASSIGN_OR_RETURN(
+        WeightVersion::RankWeights weights,
+        LoadRank(backend::LoadKey(), *plan_, mappings_, Rank(r),
+                 *devices_[static_cast<size_t>(r)]));
     ranks_.push_back(std::move(weights));
   }
   // A file may have changed while it was read.
@@ -97,8 +98,52 @@ Result<void> LoadTransaction::PopulateRanges(const Progress& progress) {
   return {};
 }
 
+Result<void> LoadTransaction::CommitTables(Rank rank) const {
+  const WeightVersion::RankWeights& held =
+      ranks_[static_cast<size_t>(rank.value())];
+  const backend::Memory& memory = held.experts;
+  backend::Device* device = devices_[static_cast<size_t>(rank.value())];
+  SIGNET_CHECK(memory.empty() ||
+               memory.device()->facts().identity == device->facts().identity);
+  const auto lies_within = [](const void* data, uint64_t bytes,
+                              std::span<const std::byte> range) {
+    const auto begin = reinterpret_cast<uintptr_t>(data);
+    const auto first = reinterpret_cast<uintptr_t>(range.data());
+    return begin >= first && begin - first <= range.size() &&
+           bytes <= range.size() - (begin - first);
+  };
+  const auto is_held = [&](const void* data, uint64_t bytes) {
+    if (!memory.empty()) {
+      return lies_within(data, bytes, {memory.data(), memory.size().value()});
+    }
+    return std::any_of(mappings_.begin(), mappings_.end(),
+                       [&](const backend::FileMapping& mapping) {
+                         return lies_within(data, bytes, mapping.bytes());
+                       });
+  };
+  for (const WeightVersion::ExpertTable& table : held.tables) {
+    const plan::ExpertView::Facts& facts =
+        plan_->experts().View(table.layer, rank)->facts();
+    SIGNET_CHECK(static_cast<int64_t>(table.experts.size()) == facts.num_local);
+    const auto elements =
+        static_cast<uint64_t>(facts.local_width * facts.hidden);
+    const uint64_t gate_up = elements * SizeOf(facts.gate_up_dtype);
+    const uint64_t down = elements * SizeOf(facts.down_dtype);
+    for (const backend::ExpertPointers& expert : table.experts) {
+      SIGNET_CHECK(is_held(expert.gate, gate_up) &&
+                   is_held(expert.up, gate_up) && is_held(expert.down, down));
+    }
+    SIGNET_RETURN_IF_ERROR(
+        device->CommitTable(backend::LoadKey(), table.experts));
+  }
+  return {};
+}
+
 Result<std::shared_ptr<const WeightVersion>> LoadTransaction::Commit() && {
   SIGNET_CHECK(static_cast<int>(ranks_.size()) == plan_->mesh().num_ranks());
+  for (int r = 0; r < plan_->mesh().num_ranks(); ++r) {
+    SIGNET_RETURN_IF_ERROR(CommitTables(Rank(r)));
+  }
   return std::make_shared<const WeightVersion>(
       PassKey<LoadTransaction>(),
       WeightVersion::Content{.manifest = plan_->manifest_ptr(),

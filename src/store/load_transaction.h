@@ -31,12 +31,14 @@ class LoadTransaction {
   /// what it holds. kChangedFile when a file is no longer the one that was
   /// opened. `progress` may be empty.
   Result<void> Read(const Progress& progress);
-  /// Publishes what every rank has read. Only after Read; ends the
-  /// transaction.
+  /// Commits the tables of every rank, then publishes them at one stroke. Only
+  /// after Read; ends the transaction.
   Result<std::shared_ptr<const WeightVersion>> Commit() &&;
 
  private:
   Result<void> PopulateRanges(const Progress& progress);
+  // T4: as many entries as the rank owns, each within memory of its device.
+  Result<void> CommitTables(Rank rank) const;
   std::shared_ptr<const plan::ModelPlan> plan_;
   std::vector<backend::Device*> devices_;
   IdVector<FileId, backend::FileMapping> mappings_;

@@ -1,106 +1,119 @@
 #include "store/rank_loader.h"
 
-#include <algorithm>
+#include <optional>
 #include <utility>
 #include <vector>
 
-#include "base/check.h"
 #include "plan/layouter.h"
 #include "tensor/dtype.h"
 
 namespace signet::store {
 namespace {
 
-// Rows [first, first + size) of a matrix of `row_bytes` a row, of each row
-// `count_bytes` from `first_byte`; returns the end of the copy.
-std::byte* CopyRows(const std::byte* from, uint64_t row_bytes, plan::Block rows,
-                    uint64_t first_byte, uint64_t count_bytes, std::byte* to) {
-  from += static_cast<uint64_t>(rows.first) * row_bytes;
-  if (count_bytes == row_bytes) {
-    return std::copy_n(from, static_cast<uint64_t>(rows.size) * row_bytes, to);
+using backend::Memory;
+
+// A block of a stored matrix.
+struct MatrixBlock {
+  const std::byte* matrix;
+  uint64_t element_bytes;
+  int64_t width;  // elements of a stored row
+  plan::Block rows;
+  plan::Block columns;
+
+  backend::StridedRows Rows() const {
+    const uint64_t stride = static_cast<uint64_t>(width) * element_bytes;
+    return {.data = matrix + static_cast<uint64_t>(rows.first) * stride +
+                    static_cast<uint64_t>(columns.first) * element_bytes,
+            .rows = static_cast<uint64_t>(rows.size),
+            .row_bytes = static_cast<uint64_t>(columns.size) * element_bytes,
+            .stride_bytes = stride};
   }
-  for (int64_t i = 0; i < rows.size; ++i) {
-    to = std::copy_n(from + first_byte, count_bytes, to);
-    from += row_bytes;
-  }
-  return to;
-}
+};
 
 class RankLoader {
  public:
-  RankLoader(const plan::ModelPlan& plan,
-             const IdVector<FileId, backend::FileMapping>& mappings, Rank rank)
-      : plan_(plan), mappings_(mappings), rank_(rank) {}
+  RankLoader(backend::LoadKey key, const plan::ModelPlan& plan,
+             const IdVector<FileId, backend::FileMapping>& mappings, Rank rank,
+             backend::Device& device)
+      : key_(key),
+        plan_(plan),
+        mappings_(mappings),
+        rank_(rank),
+        device_(device) {}
 
-  Result<WeightVersion::RankWeights> Run(backend::Device& device) && {
-    SIGNET_ASSIGN_OR_RETURN(loaded_.experts,
-                            Reserve(device, MemoryClass::kExperts,
-                                    plan_.experts().OwnExpertBytes(rank_)));
-    SIGNET_ASSIGN_OR_RETURN(loaded_.dense,
-                            Reserve(device, MemoryClass::kDense,
-                                    plan_.weights().dense_bytes(rank_)));
-    PlaceWeights();
+  Result<WeightVersion::RankWeights> Run() && {
+    SIGNET_ASSIGN_OR_RETURN(
+        loaded_.experts,
+        Reserve(MemoryClass::kExperts, plan_.experts().OwnExpertBytes(rank_)));
+    SIGNET_ASSIGN_OR_RETURN(
+        loaded_.dense,
+        Reserve(MemoryClass::kDense, plan_.weights().dense_bytes(rank_)));
+    const auto& entries = plan_.manifest().weights();
+    for (size_t i = 0; i < entries.size(); ++i) {
+      SIGNET_ASSIGN_OR_RETURN(const std::byte* placed,
+                              Place(WeightId(static_cast<int32_t>(i))));
+      loaded_.weights.Push(placed);
+    }
     for (const model::ExpertGroup& group : plan_.manifest().expert_groups()) {
       const plan::ExpertView* view = plan_.experts().View(group.layer, rank_);
-      if (view != nullptr) PlaceExperts(group, *view);
+      if (view == nullptr) continue;
+      SIGNET_RETURN_IF_ERROR(PlaceExperts(group, *view));
     }
     return std::move(loaded_);
   }
 
  private:
-  static Result<backend::Memory> Reserve(backend::Device& device,
-                                         MemoryClass memory_class,
-                                         Bytes bytes) {
-    if (bytes == Bytes()) return backend::Memory();
-    return device.Allocate(memory_class, bytes, plan::kBufferAlignment);
+  Result<Memory> Reserve(MemoryClass memory_class, Bytes bytes) {
+    if (bytes == Bytes()) return Memory();
+    return device_.Allocate(memory_class, bytes, plan::kBufferAlignment);
   }
 
   const std::byte* Address(const model::FileRange& range) const {
     return mappings_[range.file].data() + range.begin_bytes;
   }
 
-  void PlaceWeights() {
-    const auto& entries = plan_.manifest().weights();
-    for (size_t i = 0; i < entries.size(); ++i) {
-      const WeightId id(static_cast<int32_t>(i));
-      loaded_.weights.Push(Place(id));
-    }
+  // To `offset` of the rank's memory, which it moves on.
+  Result<void> Copy(const MatrixBlock& block, const Memory& to,
+                    uint64_t& offset) {
+    const backend::StridedRows rows = block.Rows();
+    SIGNET_RETURN_IF_ERROR(device_.Copy(key_, to, offset, rows));
+    offset += rows.rows * rows.row_bytes;
+    return {};
   }
 
-  const std::byte* Place(WeightId id) {
+  // Where the rank reads a weight; null when it does not.
+  Result<const std::byte*> Place(WeightId id) {
     const auto& entries = plan_.manifest().weights();
     const model::WeightEntry& entry = entries[id];
     const plan::WeightShard& shard = plan_.weights().shard(id, rank_);
     if (!shard.held) return nullptr;
-    const std::byte* from = Address(
+    const std::byte* stored = Address(
         entry.alias_of ? entries[*entry.alias_of].source : entry.source);
-    if (!shard.cut) return from;
-    const uint64_t element = tensor::SizeOf(entry.dtype);
-    const bool matrix = entry.shape.num_dims() == 2;
-    const auto width = [&](const tensor::Shape& shape) {
-      return matrix ? static_cast<uint64_t>(shape[1]) * element : element;
+    if (!shard.cut) return stored;
+    const auto width = [](const tensor::Shape& shape) {
+      return shape.num_dims() == 2 ? shape[1] : 1;
     };
-    std::byte* const placed = loaded_.dense.data() + shard.offset_bytes;
-    std::byte* to = placed;
+    uint64_t offset = shard.offset_bytes;
     for (const plan::Block& rows : shard.row_blocks) {
-      to = CopyRows(from, width(entry.shape), rows,
-                    static_cast<uint64_t>(shard.first_column) * element,
-                    width(shard.shape), to);
+      SIGNET_RETURN_IF_ERROR(
+          Copy({.matrix = stored,
+                .element_bytes = tensor::SizeOf(entry.dtype),
+                .width = width(entry.shape),
+                .rows = rows,
+                .columns = {shard.first_column, width(shard.shape)}},
+               loaded_.dense, offset));
     }
-    return placed;
+    return loaded_.dense.data() + shard.offset_bytes;
   }
 
-  void PlaceExperts(const model::ExpertGroup& group,
-                    const plan::ExpertView& view) {
+  // Gate and up are sliced by rows, down by columns; a whole width is both.
+  Result<void> PlaceExperts(const model::ExpertGroup& group,
+                            const plan::ExpertView& view) {
     const plan::ExpertView::Facts& facts = view.facts();
-    std::byte* gate_up = loaded_.experts.data() + facts.gate_up_offset_bytes;
-    std::byte* down = loaded_.experts.data() + facts.down_offset_bytes;
+    uint64_t gate_up = facts.gate_up_offset_bytes;
+    uint64_t down = facts.down_offset_bytes;
     const plan::Block slice{facts.first_column, facts.local_width};
-    // Gate and up are sliced by rows, down by columns; a whole width is both.
-    const auto rows_of = [&](const model::ExpertProjection& projection,
-                             ExpertId expert) {
-      return Copy(projection, expert, slice, {0, facts.hidden}, gate_up);
-    };
+    const plan::Block hidden{0, facts.hidden};
     WeightVersion::ExpertTable table = {
         .layer = group.layer,
         .experts = std::vector<backend::ExpertPointers>(
@@ -114,40 +127,50 @@ class RankLoader {
       table.global_to_local[static_cast<size_t>(e)] = local->value();
       backend::ExpertPointers& pointers =
           table.experts[static_cast<size_t>(local->value())];
-      pointers.gate = rows_of(group.gate, expert);
-      pointers.up = rows_of(group.up, expert);
-      pointers.down = Copy(group.down, expert, {0, facts.hidden}, slice, down);
+      SIGNET_ASSIGN_OR_RETURN(
+          pointers.gate, Place(group.gate, expert, slice, hidden, gate_up));
+      SIGNET_ASSIGN_OR_RETURN(pointers.up,
+                              Place(group.up, expert, slice, hidden, gate_up));
+      SIGNET_ASSIGN_OR_RETURN(pointers.down,
+                              Place(group.down, expert, hidden, slice, down));
     }
     loaded_.tables.push_back(std::move(table));
+    return {};
   }
 
-  // A block of a projection to `to`, which it moves on; or the projection's
-  // place in the mapping when the rank has no memory of its own.
-  const void* Copy(const model::ExpertProjection& projection, ExpertId expert,
-                   plan::Block rows, plan::Block columns, std::byte*& to) {
-    const std::byte* from = Address(projection.sources[expert]);
-    if (loaded_.experts.size() == Bytes()) return from;
-    const uint64_t element = tensor::SizeOf(projection.dtype);
-    std::byte* const placed = to;
-    to = CopyRows(from, static_cast<uint64_t>(projection.shape[1]) * element,
-                  rows, static_cast<uint64_t>(columns.first) * element,
-                  static_cast<uint64_t>(columns.size) * element, to);
+  // Where the rank reads a block of a projection: a copy at `offset`, or the
+  // place in the mapping when it has no memory of its own.
+  Result<const void*> Place(const model::ExpertProjection& projection,
+                            ExpertId expert, plan::Block rows,
+                            plan::Block columns, uint64_t& offset) {
+    const std::byte* stored = Address(projection.sources[expert]);
+    if (loaded_.experts.empty()) return stored;
+    const std::byte* const placed = loaded_.experts.data() + offset;
+    SIGNET_RETURN_IF_ERROR(
+        Copy({.matrix = stored,
+              .element_bytes = tensor::SizeOf(projection.dtype),
+              .width = projection.shape[1],
+              .rows = rows,
+              .columns = columns},
+             loaded_.experts, offset));
     return placed;
   }
 
+  const backend::LoadKey key_;
   const plan::ModelPlan& plan_;
   const IdVector<FileId, backend::FileMapping>& mappings_;
   const Rank rank_;
+  backend::Device& device_;
   WeightVersion::RankWeights loaded_;
 };
 
 }  // namespace
 
 Result<WeightVersion::RankWeights> LoadRank(
-    const plan::ModelPlan& plan,
+    backend::LoadKey key, const plan::ModelPlan& plan,
     const IdVector<FileId, backend::FileMapping>& mappings, Rank rank,
     backend::Device& device) {
-  return RankLoader(plan, mappings, rank).Run(device);
+  return RankLoader(key, plan, mappings, rank, device).Run();
 }
 
 }  // namespace signet::store

@@ -4,6 +4,7 @@
 // (contract P2, P3). Used by LoadTransaction alone; one thread.
 
 #include "backend/device.h"
+#include "backend/launch_key.h"
 #include "backend/memory.h"
 #include "base/id.h"
 #include "base/result.h"
@@ -14,9 +15,9 @@ namespace signet::store {
 
 /// Reserves the rank's memory on `device`, exactly the bytes that the plan
 /// says, and fills it from the mappings, which must hold every range of the
-/// manifest and outlive the result.
+/// manifest and outlive the result. Failure: kMemory, kDevice; nothing is kept.
 Result<WeightVersion::RankWeights> LoadRank(
-    const plan::ModelPlan& plan,
+    backend::LoadKey key, const plan::ModelPlan& plan,
     const IdVector<FileId, backend::FileMapping>& mappings, Rank rank,
     backend::Device& device);
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "mesh/running_mesh.h"
+#include "support/running_mesh.h"
 
 namespace signet::testing {
 

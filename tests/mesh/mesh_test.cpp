@@ -11,7 +11,7 @@
 
 #include "exec/preflight.h"
 #include "mesh/mesh_state.h"
-#include "mesh/running_mesh.h"
+#include "support/running_mesh.h"
 #include "support/running_model.h"
 #include "support/temporary_folder.h"
 #include "support/tiny_checkpoint.h"

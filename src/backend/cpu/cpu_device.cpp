@@ -9,7 +9,10 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <map>
 #include <mutex>
+#include <system_error>
+#include <utility>
 
 #include "backend/cpu/cpu_kernels.h"
 #include "backend/cpu/memory_limits.h"
@@ -97,6 +100,7 @@ class CpuDevice final : public Device {
     // A hint: fewer translation misses over large arenas.
     if (huge) madvise(data, reserved.value(), MADV_HUGEPAGE);
     const std::lock_guard lock(mutex_);
+    held_.emplace(data, reserved);
     ++counts_.allocations;
     counts_.live[static_cast<size_t>(memory_class)] += size;
     return Memory(this, data, size, reserved, memory_class);
@@ -118,6 +122,7 @@ class CpuDevice final : public Device {
                   fmt::format("cannot map file: {}", SystemError(code)));
     }
     const std::lock_guard lock(mutex_);
+    held_.emplace(static_cast<const std::byte*>(mapped), size);
     ++counts_.maps;
     counts_.mapped += size;
     return FileMapping(this, static_cast<const std::byte*>(mapped), size);
@@ -143,6 +148,59 @@ class CpuDevice final : public Device {
     return {};
   }
 
+  Result<void> Copy(LoadKey, const Memory& to, uint64_t offset,
+                    const StridedRows& from) override {
+    const Bytes size = Bytes(from.rows) * from.row_bytes;
+    const bool fits = to.device() == this && !size.overflowed() &&
+                      offset <= to.size().value() &&
+                      size.value() <= to.size().value() - offset;
+    if (!fits || Faulted(FaultPoint::kCopy)) {
+      return Fail(FailureKind::kDevice, facts_.identity,
+                  fmt::format("cannot copy {} to memory for {}",
+                              HumanBytes(size), Name(to.memory_class())));
+    }
+    std::byte* target = to.data() + offset;
+    if (from.stride_bytes == from.row_bytes) {
+      std::copy_n(from.data, size.value(), target);
+      return {};
+    }
+    for (uint64_t row = 0; row < from.rows; ++row) {
+      target = std::copy_n(from.data + row * from.stride_bytes, from.row_bytes,
+                           target);
+    }
+    return {};
+  }
+
+  // Kernels read the host's table as it is.
+  Result<void> CommitTable(LoadKey, std::span<const ExpertPointers>) override {
+    if (!Faulted(FaultPoint::kTable)) return {};
+    return Fail(FailureKind::kDevice, facts_.identity,
+                "cannot commit a table of experts");
+  }
+
+  // Ranks meet in memory all of them can read.
+  Result<void> JoinGroups(int num_ranks) override {
+    if (!Faulted(FaultPoint::kGroup)) return {};
+    return Fail(FailureKind::kDevice, facts_.identity,
+                fmt::format("cannot join the groups of {} ranks", num_ranks));
+  }
+
+  Result<std::thread> StartDriver(std::function<void()> body) override {
+    std::string why = "injected";
+    if (!Faulted(FaultPoint::kThread)) {
+      try {
+        return std::thread(std::move(body));
+      } catch (const std::system_error& error) {
+        why = error.what();
+      }
+    }
+    return Fail(FailureKind::kDevice, facts_.identity,
+                fmt::format("cannot start a thread: {}", why));
+  }
+
+  // A kernel on the CPU ends as it should, or the process does.
+  bool HasLaunchFailed() override { return Faulted(FaultPoint::kLaunch); }
+
   AllocationCounts counts() const override {
     const std::lock_guard lock(mutex_);
     return counts_;
@@ -150,15 +208,21 @@ class CpuDevice final : public Device {
 
   Kernels& kernels() override { return *kernels_; }
 
-  void set_fault_hook(FaultHook* hook) override { hook_ = hook; }
-
  private:
-  bool Faulted(FaultPoint point) {
-    return hook_ != nullptr && hook_->ShouldFail(point);
+  // True when `data` was handed out and is still out: it is no longer then.
+  bool TakeBack(const Device* device, const std::byte* data, Bytes size) {
+    const std::lock_guard lock(mutex_);
+    const auto held = held_.find(data);
+    if (device == this && held != held_.end() && held->second == size) {
+      held_.erase(held);
+      return true;
+    }
+    ++counts_.foreign_frees;
+    return false;
   }
 
   void Free(Memory& memory) override {
-    SIGNET_CHECK(memory.device() == this);
+    if (!TakeBack(memory.device(), memory.data(), memory.reserved())) return;
     SIGNET_CHECK(munmap(memory.data(), memory.reserved().value()) == 0);
     const std::lock_guard lock(mutex_);
     ++counts_.frees;
@@ -167,7 +231,7 @@ class CpuDevice final : public Device {
   }
 
   void Unmap(FileMapping& mapping) override {
-    SIGNET_CHECK(mapping.device() == this);
+    if (!TakeBack(mapping.device(), mapping.data(), mapping.size())) return;
     SIGNET_CHECK(munmap(const_cast<std::byte*>(mapping.data()),
                         mapping.size().value()) == 0);
     const std::lock_guard lock(mutex_);
@@ -178,9 +242,9 @@ class CpuDevice final : public Device {
   const DeviceFacts facts_;
   ThreadPool pool_;
   std::unique_ptr<Kernels> kernels_;
-  FaultHook* hook_ = nullptr;
   mutable std::mutex mutex_;
-  AllocationCounts counts_;  // guarded by mutex_
+  AllocationCounts counts_;                 // guarded by mutex_
+  std::map<const std::byte*, Bytes> held_;  // guarded by mutex_
 };
 
 }  // namespace

@@ -169,15 +169,17 @@ class FailOnly final : public FaultHook {
 
  private:
   FaultPoint point_;
-  std::array<int, kNumFaultPoints> seen_ = {};
+  std::array<int, kAllFaultPoints.size()> seen_ = {};
 };
 
 TEST(CpuDevice, EveryOperationPassesItsFaultPoint) {
   const auto device = MakeCpuDevice(0, 1);
   const TemporaryFile file("text");
+  const LoadKey key = testing::KernelBench::Load();
   std::byte byte = {};
-  for (const FaultPoint point :
-       {FaultPoint::kMap, FaultPoint::kAllocate, FaultPoint::kRead}) {
+  Memory memory = *device->Allocate(MemoryClass::kExperts, Bytes(8), 8);
+  FileMapping mapping = *device->Map(file.fd(), Bytes(4), "f");
+  for (const FaultPoint point : kAllFaultPoints) {
     FailOnly hook(point);
     device->set_fault_hook(&hook);
     EXPECT_EQ(device->Map(file.fd(), Bytes(4), "f").has_value(),
@@ -186,16 +188,88 @@ TEST(CpuDevice, EveryOperationPassesItsFaultPoint) {
               point != FaultPoint::kAllocate);
     EXPECT_EQ(device->Read(file.fd(), 0, Bytes(1), &byte, "f").has_value(),
               point != FaultPoint::kRead);
-    for (const FaultPoint each :
-         {FaultPoint::kMap, FaultPoint::kAllocate, FaultPoint::kRead}) {
-      EXPECT_EQ(hook.seen(each), 1) << Name(each);
+    EXPECT_EQ(mapping.Populate(Bytes(0), Bytes(4), "f").has_value(),
+              point != FaultPoint::kRead);
+    EXPECT_EQ(device->Copy(key, memory, 7, {&byte, 1, 1, 1}).has_value(),
+              point != FaultPoint::kCopy);
+    EXPECT_EQ(device->CommitTable(key, {}).has_value(),
+              point != FaultPoint::kTable);
+    EXPECT_EQ(device->JoinGroups(2).has_value(), point != FaultPoint::kGroup);
+    bool ran = false;
+    Result<std::thread> thread = device->StartDriver([&] { ran = true; });
+    if (thread) thread->join();
+    EXPECT_EQ(thread.has_value(), point != FaultPoint::kThread);
+    EXPECT_EQ(ran, thread.has_value());
+    EXPECT_EQ(device->HasLaunchFailed(), point == FaultPoint::kLaunch);
+    for (const FaultPoint each : kAllFaultPoints) {
+      EXPECT_EQ(hook.seen(each), each == FaultPoint::kRead ? 2 : 1)
+          << Name(each);
     }
   }
+  memory.Reset();
+  mapping.Reset();
   device->set_fault_hook(nullptr);
   EXPECT_TRUE(device->Allocate(MemoryClass::kDense, Bytes(4), 4).has_value());
   const AllocationCounts counts = device->counts();
   EXPECT_EQ(counts.allocations, counts.frees);
   EXPECT_EQ(counts.maps, counts.unmaps);
+}
+
+TEST(CpuDevice, T4_ACopyThatDoesNotFitIsRefused) {
+  const auto device = MakeCpuDevice(0, 1);
+  const auto other = MakeCpuDevice(1, 1);
+  const LoadKey key = testing::KernelBench::Load();
+  Memory memory = *device->Allocate(MemoryClass::kExperts, Bytes(8), 8);
+  const std::vector<std::byte> source(9, std::byte{7});
+  const auto bytes = [&](uint64_t count) {
+    return StridedRows{source.data(), 1, count, count};
+  };
+  EXPECT_TRUE(device->Copy(key, memory, 2, bytes(6)).has_value());
+  EXPECT_EQ(memory.data()[7], std::byte{7});
+  EXPECT_FALSE(device->Copy(key, memory, 3, bytes(6)).has_value());
+  EXPECT_FALSE(device->Copy(key, memory, 0, bytes(9)).has_value());
+  EXPECT_FALSE(device->Copy(key, memory, 9, bytes(0)).has_value());
+  EXPECT_FALSE(device->Copy(key, memory, ~uint64_t{0}, bytes(9)).has_value());
+  EXPECT_FALSE(other->Copy(key, memory, 0, bytes(1)).has_value());
+}
+
+TEST(CpuDevice, P3_RowsAreCopiedCompact) {
+  const auto device = MakeCpuDevice(0, 1);
+  Memory memory = *device->Allocate(MemoryClass::kDense, Bytes(8), 8);
+  const std::string source = "abcdefghi";
+  const StridedRows columns = {
+      reinterpret_cast<const std::byte*>(source.data()) + 1, 3, 2, 3};
+  ASSERT_TRUE(device->Copy(testing::KernelBench::Load(), memory, 1, columns)
+                  .has_value());
+  EXPECT_EQ(std::memcmp(memory.data() + 1, "bcefhi", 6), 0);
+}
+
+TEST(CpuDevice, T6_MemoryGoesBackToTheDeviceItCameFrom) {
+  const auto device = MakeCpuDevice(0, 1);
+  const auto other = MakeCpuDevice(1, 1);
+  Memory memory = *device->Allocate(MemoryClass::kKv, Bytes(8), 8);
+  std::byte* const data = memory.data();
+  {
+    // Says it is of another device, then of the right one but of another size.
+    Memory foreign(other.get(), data, memory.size(), memory.reserved(),
+                   MemoryClass::kKv);
+    Memory other_size(device.get(), data, memory.size(), Bytes(1),
+                      MemoryClass::kKv);
+  }
+  EXPECT_EQ(other->counts().foreign_frees, 1u);
+  EXPECT_EQ(device->counts().foreign_frees, 1u);
+  EXPECT_EQ(other->counts().frees + device->counts().frees, 0u);
+  data[7] = std::byte{5};  // still there
+  memory.Reset();
+  EXPECT_EQ(device->counts().frees, 1u);
+  // What was given back is not given back again.
+  {
+    Memory again(device.get(), data, Bytes(8), Bytes(8), MemoryClass::kKv);
+    FileMapping mapping(device.get(), data, Bytes(8));
+  }
+  EXPECT_EQ(device->counts().frees, 1u);
+  EXPECT_EQ(device->counts().unmaps, 0u);
+  EXPECT_EQ(device->counts().foreign_frees, 3u);
 }
 
 TEST(CpuDevice, RunsItsKernels) {

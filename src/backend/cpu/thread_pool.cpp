@@ -1,6 +1,7 @@
 #include "backend/cpu/thread_pool.h"
 
 #include <atomic>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -104,9 +105,13 @@ struct ThreadPool::State {
 ThreadPool::ThreadPool(int num_threads) : state_(std::make_unique<State>()) {
   SIGNET_CHECK(num_threads >= 1);
   state_->workers.reserve(static_cast<size_t>(num_threads - 1));
-  for (int thread = 1; thread < num_threads; ++thread) {
-    state_->workers.emplace_back(
-        [state = state_.get(), thread] { state->Work(thread); });
+  try {
+    for (int thread = 1; thread < num_threads; ++thread) {
+      state_->workers.emplace_back(
+          [state = state_.get(), thread] { state->Work(thread); });
+    }
+  } catch (const std::system_error&) {
+    // As many as the system gives: fewer threads change the time, no result.
   }
 }
 

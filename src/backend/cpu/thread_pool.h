@@ -28,7 +28,8 @@ class TaskRef {
 
 class ThreadPool {
  public:
-  /// `num_threads` >= 1, the caller included.
+  /// `num_threads` >= 1, the caller included; fewer where the system does not
+  /// give as many.
   explicit ThreadPool(int num_threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "backend/device.h"
 #include "exec/mesh_executor.h"
 #include "exec/sequence_state.h"
 #include "exec/tap.h"
@@ -17,10 +18,12 @@ namespace signet::testing {
 
 class RunningMesh {
  public:
-  /// `observers` may be empty, else one a rank.
+  /// `observers` and `hooks` may be empty, else one a rank; the hooks see what
+  /// the devices that run do, not those that load.
   RunningMesh(const std::filesystem::path& folder, std::string_view mesh,
               plan::PlanOptions options,
-              std::vector<exec::TapObserver*> observers = {});
+              std::vector<exec::TapObserver*> observers = {},
+              std::vector<backend::FaultHook*> hooks = {});
 
   const plan::ModelPlan& plan() const { return *plan_; }
   const store::WeightVersion& weights() const { return *weights_; }
@@ -37,6 +40,8 @@ class RunningMesh {
     return drawn_[static_cast<size_t>(rank.value())];
   }
   exec::SequenceState& state() { return *state_; }
+  /// Sequences begin anew; after an error too.
+  void Reset();
 
  private:
   void Prefill(const std::vector<int32_t>& prompt);

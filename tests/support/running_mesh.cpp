@@ -1,4 +1,4 @@
-#include "mesh/running_mesh.h"
+#include "support/running_mesh.h"
 
 #include <algorithm>
 #include <span>
@@ -11,7 +11,8 @@ namespace signet::testing {
 
 RunningMesh::RunningMesh(const std::filesystem::path& folder,
                          std::string_view mesh, plan::PlanOptions options,
-                         std::vector<exec::TapObserver*> observers)
+                         std::vector<exec::TapObserver*> observers,
+                         std::vector<backend::FaultHook*> hooks)
     : plan_(ValueOrDie(
           plan::MakeModelPlan(OpenManifest(folder), CpuMesh(mesh), options))) {
   const int num_ranks = plan_->mesh().num_ranks();
@@ -31,6 +32,7 @@ RunningMesh::RunningMesh(const std::filesystem::path& folder,
         {.device = backend::cpu::MakeCpuDevice(r, 1),
          .programs = programs_[index],
          .observer = observers.empty() ? nullptr : observers[index]});
+    if (!hooks.empty()) ranks.back().device->set_fault_hook(hooks[index]);
   }
   executor_ =
       ValueOrDie(exec::MeshExecutor::Make(*plan_, weights_, std::move(ranks)));
@@ -109,6 +111,11 @@ void RunningMesh::Decode(int32_t id, std::vector<float>& logits) {
     break;
   }
   KeepDrawn(/*prefill=*/false, 1);
+}
+
+void RunningMesh::Reset() {
+  executor_->Reset();
+  state_->Reset();
 }
 
 }  // namespace signet::testing
