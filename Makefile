@@ -2,7 +2,7 @@
 # where it can do its job; on a prepared machine nothing is installed.
 BUILD := build/release
 
-.PHONY: demo test check clean format
+.PHONY: demo test check soak clean format
 
 demo:
 	@tools/install_packages.sh build
@@ -26,6 +26,15 @@ check:
 	@tools/install_packages.sh build check
 	@cmake --preset release >/dev/null
 	@tools/check
+
+# The drawn models and meshes of tests/soak, many more than a test run draws.
+SOAK_COMBINATIONS := 10000
+
+soak:
+	@tools/install_packages.sh build
+	@cmake --preset release >/dev/null
+	@cmake --build $(BUILD) --target tests_soak
+	SIGNET_SOAK_COMBINATIONS=$(SOAK_COMBINATIONS) $(BUILD)/bin/tests_soak
 
 clean:
 	rm -rf build
