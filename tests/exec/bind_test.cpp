@@ -46,7 +46,23 @@ class MisalignedDevice final : public backend::Device {
   }
   backend::AllocationCounts counts() const override { return inner_.counts(); }
   backend::Kernels& kernels() override { return inner_.kernels(); }
-  void set_fault_hook(backend::FaultHook*) override {}
+  Result<void> Copy(backend::LoadKey key, const backend::Memory& to,
+                    uint64_t offset,
+                    const backend::StridedRows& from) override {
+    return inner_.Copy(key, to, offset, from);
+  }
+  Result<void> CommitTable(
+      backend::LoadKey key,
+      std::span<const backend::ExpertPointers> table) override {
+    return inner_.CommitTable(key, table);
+  }
+  Result<void> JoinGroups(int num_ranks) override {
+    return inner_.JoinGroups(num_ranks);
+  }
+  Result<std::thread> StartDriver(std::function<void()> body) override {
+    return inner_.StartDriver(std::move(body));
+  }
+  bool HasLaunchFailed() override { return inner_.HasLaunchFailed(); }
 
  private:
   void Free(backend::Memory&) override {}  // the blocks go with the device

@@ -49,7 +49,8 @@ class WatchedDevice final : public backend::Device {
     return inner_->Read(fd, offset, size, to, path);
   }
   Result<void> Copy(backend::LoadKey key, const backend::Memory& to,
-                    uint64_t offset, std::span<const std::byte> from) override {
+                    uint64_t offset,
+                    const backend::StridedRows& from) override {
     return inner_->Copy(key, to, offset, from);
   }
   Result<void> CommitTable(

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "exec/preflight.h"
-#include "mesh/mesh_state.h"
+#include "support/mesh_state.h"
 #include "support/running_mesh.h"
 #include "support/running_model.h"
 #include "support/temporary_folder.h"

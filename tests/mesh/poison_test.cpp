@@ -64,6 +64,8 @@ class Poison : public ::testing::Test {
 
   // One call of the first chunk, or of the decode step after it.
   Result<const exec::BoundProgram*> Call(bool prefill) {
+    const SequenceSlot slot(0);
+    if (mesh_.state().length(slot) == 0) mesh_.state().Extend(slot, 6);
     const std::vector<backend::SamplingRow> sampling = {{.id_bound = 301}};
     std::vector<exec::RowInput> rows;
     for (int i = 0; i < (prefill ? 5 : 1); ++i) {

@@ -75,8 +75,9 @@ void WriteDrawn(const DrawnModel& model, const std::filesystem::path& folder) {
 }
 
 std::vector<std::string> AllMeshes() {
-  return {"ep=1",  "ep=2", "ep=4", "ep=8",      "ep=3",     "ep=6",
-          "ep=16", "pp=2", "tp=2", "pp=2,ep=2", "tp=2,ep=2"};
+  return {"ep=1", "ep=2",  "ep=4",      "ep=8",     "ep=3",
+          "ep=6", "ep=16", "pp=2",      "pp=3",     "pp=2,ep=2",
+          "tp=2", "tp=4",  "pp=2,tp=2", "tp=2,ep=2"};
 }
 
 }  // namespace signet::testing

@@ -1,19 +1,23 @@
 // Drawn models, meshes, prompts and chunkings: every legal mesh gives the bits
-// of one rank, every other is refused by name (contract N2, N4, M5, P0). In CI
+// of one rank, or comes near it where tp sums in another order; every other is
+// refused by name (contract N2, N4, N5, M5, P0). In CI
 // 300 combinations; `make soak` sets SIGNET_SOAK_COMBINATIONS. A failure prints
 // the seed, which SIGNET_SOAK_SEED repeats.
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <iostream>
+#include <map>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "soak/drawn_model.h"
+#include "support/mesh_state.h"
 #include "support/running_mesh.h"
 #include "support/running_model.h"
 #include "support/temporary_folder.h"
@@ -31,25 +35,52 @@ uint64_t FromEnvironment(const char* name, uint64_t otherwise) {
   return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
 }
 
+// Of the mesh of one, and the tokens that all others are fed.
 struct Ran {
   std::vector<float> logits;
-  std::vector<std::vector<int32_t>> drawn;  // [rank]
-  std::vector<std::byte> state;             // of rank 0
+  std::vector<int32_t> drawn;
+  std::map<std::string, std::vector<float>> state;
 };
 
-Ran RunOn(const fs::path& folder, const std::string& mesh,
-          const plan::PlanOptions& options,
-          const std::vector<int32_t>& prompt) {
-  RunningMesh running(folder, mesh, options);
+Ran RunSingle(const fs::path& folder, const plan::PlanOptions& options,
+              const std::vector<int32_t>& prompt) {
+  RunningMesh running(folder, "single", options);
   Ran ran = {.logits = running.Run(prompt, kTokens)};
-  for (int r = 0; r < running.plan().mesh().num_ranks(); ++r) {
-    ran.drawn.push_back(running.drawn(Rank(r)));
-  }
-  for (const MemoryClass state : {MemoryClass::kKv, MemoryClass::kRecurrent}) {
-    const std::vector<std::byte> bytes = running.StateBytes(Rank(0), state);
-    ran.state.insert(ran.state.end(), bytes.begin(), bytes.end());
-  }
+  ran.drawn = running.drawn(Rank(0));
+  ran.state = StateOf(running, 0);
   return ran;
+}
+
+void ExpectTheBitsOf(const Ran& single, RunningMesh& mesh,
+                     const std::vector<int32_t>& prompt) {
+  const std::vector<float> logits = mesh.Run(prompt, kTokens);
+  ASSERT_EQ(logits.size(), single.logits.size());
+  ASSERT_EQ(std::memcmp(logits.data(), single.logits.data(), 4 * logits.size()),
+            0);
+  for (int r = 0; r < mesh.plan().mesh().num_ranks(); ++r) {
+    ASSERT_EQ(mesh.drawn(Rank(r)), single.drawn);
+  }
+  for (int64_t c = 0; c < mesh.plan().mesh().size(topology::Axis::kEp); ++c) {
+    ASSERT_TRUE(StateOf(mesh, c) == single.state);
+  }
+}
+
+// Whether rounding alone can be the difference. A near tie between two experts
+// may turn on it, and then everything after differs: such runs are counted.
+bool IsNear(const Ran& single, RunningMesh& mesh,
+            const std::vector<int32_t>& prompt) {
+  constexpr double kNear = 1e-3;
+  std::vector<int32_t> forced = single.drawn;
+  forced.pop_back();
+  const std::vector<float> logits = mesh.RunForced(prompt, forced);
+  EXPECT_EQ(logits.size(), single.logits.size());
+  double difference = 0;
+  double norm = 0;
+  for (size_t i = 0; i < logits.size(); ++i) {
+    difference += std::pow(double{logits[i]} - single.logits[i], 2);
+    norm += std::pow(double{single.logits[i]}, 2);
+  }
+  return std::sqrt(difference) <= kNear * std::sqrt(norm);
 }
 
 // What is demanded of a mesh.
@@ -58,23 +89,37 @@ struct Verdict {
   std::vector<RejectionCode> codes;  // any of them, when not legal
 };
 
-Verdict Expected(const DrawnModel& model, const topology::MeshSpec& spec) {
-  int64_t ep = 1;
+Verdict Expected(const model::ModelConfig& model,
+                 const topology::MeshSpec& spec) {
+  std::map<topology::Axis, int64_t> size = {{topology::Axis::kPp, 1},
+                                            {topology::Axis::kTp, 1},
+                                            {topology::Axis::kEp, 1}};
   for (const topology::AxisSize& axis : spec.axes()) {
-    if (axis.axis == topology::Axis::kEp) {
-      ep = axis.size;
-    } else if (axis.size > 1) {
-      return {false, {RejectionCode::kMeshUnsupported}};
-    }
+    size[axis.axis] = axis.size;
   }
-  if (ep == 1) return {true, {}};
-  if (model.dense) return {false, {RejectionCode::kMeshUnsupported}};
-  if (plan::FoldLanes(model.experts) % ep == 0) return {true, {}};
-  return {false, {RejectionCode::kExpertsIndivisible}};
+  const int64_t tp = size[topology::Axis::kTp];
+  const int64_t ep = size[topology::Axis::kEp];
+  const Verdict unsupported = {false, {RejectionCode::kMeshUnsupported}};
+  if (size[topology::Axis::kPp] > static_cast<int64_t>(model.layers.size())) {
+    return unsupported;
+  }
+  if (tp > 1 && ep > 1) return unsupported;
+  if (ep > 1 && model.num_experts == 0) return unsupported;
+  for (const int64_t cut :
+       {model.num_heads, model.num_kv_heads, model.linear_key_heads,
+        model.shared_width, model.dense_width}) {
+    if (cut % tp != 0) return unsupported;
+  }
+  const bool experts_fit =
+      model.num_experts == 0 || (model.expert_width % tp == 0 &&
+                                 plan::FoldLanes(model.num_experts) % ep == 0);
+  if (!experts_fit) return {false, {RejectionCode::kExpertsIndivisible}};
+  return {true, {}};
 }
 
 // Every legal mesh of a model and some of the others, in any order.
-std::vector<std::string> DrawMeshes(Draw& draw, const DrawnModel& model) {
+std::vector<std::string> DrawMeshes(Draw& draw,
+                                    const model::ModelConfig& model) {
   std::vector<std::string> meshes = AllMeshes();
   draw.Shuffle(meshes);
   size_t illegal = 0;
@@ -93,6 +138,8 @@ TEST(Soak, N2_EveryLegalMeshAgreesAndEveryOtherIsRefused) {
   Draw draw(seed);
   uint64_t combinations = 0;
   uint64_t equal = 0;
+  uint64_t cut = 0;  // over tp
+  uint64_t far = 0;  // of those
   for (int number = 0; combinations < wanted; ++number) {
     const DrawnModel model = DrawModel(draw);
     const fs::path folder =
@@ -106,15 +153,16 @@ TEST(Soak, N2_EveryLegalMeshAgreesAndEveryOtherIsRefused) {
     for (int32_t& id : prompt) {
       id = static_cast<int32_t>(draw.Below(static_cast<size_t>(model.vocab)));
     }
-    const Ran single = RunOn(folder, "single", options, prompt);
-    for (const std::string& mesh : DrawMeshes(draw, model)) {
+    const Ran single = RunSingle(folder, options, prompt);
+    const model::ModelConfig config = OpenManifest(folder)->config();
+    for (const std::string& mesh : DrawMeshes(draw, config)) {
       SCOPED_TRACE("seed " + std::to_string(seed) + ", model " +
                    std::to_string(number) + ", mesh " + mesh + ", prompt of " +
                    std::to_string(prompt.size()) + ", chunks up to " +
                    std::to_string(options.prefill_chunks.back()) + "\n" +
                    model.config);
       const topology::Mesh built = CpuMesh(mesh);
-      const Verdict verdict = Expected(model, built.spec());
+      const Verdict verdict = Expected(config, built.spec());
       const auto plan =
           plan::MakeModelPlan(OpenManifest(folder), built, options);
       ASSERT_EQ(plan.has_value(), verdict.legal);
@@ -127,22 +175,23 @@ TEST(Soak, N2_EveryLegalMeshAgreesAndEveryOtherIsRefused) {
         ASSERT_TRUE(named) << Describe(plan.error());
         continue;
       }
-      const Ran ran = RunOn(folder, mesh, options, prompt);
-      ASSERT_EQ(ran.logits.size(), single.logits.size());
-      ASSERT_EQ(std::memcmp(ran.logits.data(), single.logits.data(),
-                            4 * single.logits.size()),
-                0);
-      for (const std::vector<int32_t>& drawn : ran.drawn) {
-        ASSERT_EQ(drawn, single.drawn[0]);
+      RunningMesh running(folder, mesh, options);
+      if (built.size(topology::Axis::kTp) == 1) {
+        ExpectTheBitsOf(single, running, prompt);
+        if (::testing::Test::HasFailure()) return;
+        ++equal;
+      } else {
+        ++cut;
+        far += !IsNear(single, running, prompt);
       }
-      ASSERT_TRUE(ran.state == single.state);
-      ++equal;
     }
     fs::remove_all(folder);
   }
-  std::cout << combinations << " combinations, " << equal
-            << " legal and bitwise equal, the others refused\n";
+  std::cout << combinations << " combinations: " << equal << " bitwise equal, "
+            << cut << " over tp of which " << far
+            << " took another route, the others refused\n";
   EXPECT_GT(equal, wanted / 3);
+  EXPECT_LE(far * 20, cut) << "more than 5 % are not near";
 }
 
 }  // namespace

@@ -118,4 +118,11 @@ void RunningMesh::Reset() {
   state_->Reset();
 }
 
+std::vector<std::byte> RunningMesh::StateBytes(Rank rank,
+                                               MemoryClass memory_class) {
+  const exec::Arenas& arenas = executor_->programs(rank).arenas();
+  const std::byte* begin = arenas.data(memory_class);
+  return {begin, begin + arenas.size(memory_class).value()};
+}
+
 }  // namespace signet::testing

@@ -40,6 +40,7 @@ class RunningMesh {
     return drawn_[static_cast<size_t>(rank.value())];
   }
   exec::SequenceState& state() { return *state_; }
+  std::vector<std::byte> StateBytes(Rank rank, MemoryClass memory_class);
   /// Sequences begin anew; after an error too.
   void Reset();
 

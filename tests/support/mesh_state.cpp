@@ -1,4 +1,4 @@
-#include "mesh/mesh_state.h"
+#include "support/mesh_state.h"
 
 #include <algorithm>
 #include <span>
