@@ -1,5 +1,6 @@
 #include "soak/drawn_model.h"
 
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
