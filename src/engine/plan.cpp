@@ -11,7 +11,6 @@
 #include "lower/lower.h"
 
 namespace signet {
-namespace {
 
 plan::PlanOptions RoomOptions(const PlanOptions& options) {
   return {.context = options.context,
@@ -38,7 +37,6 @@ plan::ClassBytes LargestArenas(const std::vector<step::ProgramDraft>& drafts) {
   return largest;
 }
 
-// The programs of one rank, one a shape of the plan.
 Result<std::vector<step::ProgramDraft>> LowerRank(const plan::ModelPlan& plan,
                                                   Rank rank) {
   std::vector<step::ProgramDraft> drafts;
@@ -49,8 +47,6 @@ Result<std::vector<step::ProgramDraft>> LowerRank(const plan::ModelPlan& plan,
   }
   return drafts;
 }
-
-}  // namespace
 
 Result<void> AdmitNow(const plan::ModelPlan& plan,
                       const plan::MemoryPlan& memory) {

@@ -20,6 +20,15 @@ struct Plan::Impl {
   Result<void> admission;  // when the plan was made
 };
 
+plan::PlanOptions RoomOptions(const PlanOptions& options);
+
+/// The programs of one rank, one a shape of the plan.
+Result<std::vector<step::ProgramDraft>> LowerRank(const plan::ModelPlan& plan,
+                                                  Rank rank);
+
+/// What each arena must hold for any of the programs.
+plan::ClassBytes LargestArenas(const std::vector<step::ProgramDraft>& drafts);
+
 /// Memory against what the mesh's devices can give now.
 Result<void> AdmitNow(const plan::ModelPlan& plan,
                       const plan::MemoryPlan& memory);
