@@ -1,0 +1,47 @@
+#include "evidence/ranks.h"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "backend/cpu/cpu_device.h"
+
+namespace signet::evidence {
+
+std::vector<std::unique_ptr<backend::Device>> MakeDevices(
+    const topology::Mesh& mesh, int threads) {
+  std::vector<std::unique_ptr<backend::Device>> devices;
+  for (int r = 0; r < mesh.num_ranks(); ++r) {
+    devices.push_back(
+        backend::cpu::MakeCpuDevice(mesh.device(Rank(r)).ordinal, threads));
+  }
+  return devices;
+}
+
+Result<std::unique_ptr<exec::MeshExecutor>> StartRanks(
+    const plan::ModelPlan& plan,
+    const std::vector<std::vector<step::SealedProgram>>& programs,
+    std::shared_ptr<const store::WeightVersion> weights, int threads,
+    const std::vector<exec::TapObserver*>& observers) {
+  std::vector<std::unique_ptr<backend::Device>> devices =
+      MakeDevices(plan.mesh(), std::max(1, threads / plan.mesh().num_ranks()));
+  std::vector<exec::RankSetup> ranks;
+  for (size_t r = 0; r < devices.size(); ++r) {
+    ranks.push_back({.device = std::move(devices[r]),
+                     .programs = programs[r],
+                     .observer = observers.empty() ? nullptr : observers[r]});
+  }
+  return exec::MeshExecutor::Make(plan, std::move(weights), std::move(ranks));
+}
+
+exec::SequenceState MakeSequences(const plan::ModelPlan& plan,
+                                  exec::MeshExecutor& mesh) {
+  std::vector<std::span<int32_t>> page_tables;
+  for (int r = 0; r < mesh.num_ranks(); ++r) {
+    page_tables.push_back(mesh.programs(Rank(r)).page_table());
+  }
+  return exec::SequenceState(plan.pool(), plan.options().batch,
+                             std::move(page_tables));
+}
+
+}  // namespace signet::evidence

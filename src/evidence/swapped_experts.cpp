@@ -1,0 +1,86 @@
+#include "evidence/swapped_experts.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <utility>
+
+namespace signet::evidence {
+namespace {
+
+class SwappingDevice final : public backend::Device {
+ public:
+  SwappingDevice(std::unique_ptr<backend::Device> inner,
+                 const model::Manifest& manifest)
+      : inner_(std::move(inner)), manifest_(manifest) {}
+
+  const backend::DeviceFacts& facts() const override { return inner_->facts(); }
+  Bytes FreeMemory() const override { return inner_->FreeMemory(); }
+  // What is allocated is the inner device's, which frees it.
+  Result<backend::Memory> Allocate(MemoryClass memory_class, Bytes size,
+                                   uint64_t alignment) override {
+    return inner_->Allocate(memory_class, size, alignment);
+  }
+  Result<void> Read(int fd, uint64_t offset, Bytes size, std::byte* to,
+                    const std::string& path) override {
+    return inner_->Read(fd, offset, size, to, path);
+  }
+  backend::AllocationCounts counts() const override { return inner_->counts(); }
+  backend::Kernels& kernels() override { return inner_->kernels(); }
+  void set_fault_hook(backend::FaultHook* hook) override {
+    inner_->set_fault_hook(hook);
+  }
+
+  Result<backend::FileMapping> Map(int fd, Bytes size,
+                                   const std::string& path) override {
+    void* const data =
+        mmap(nullptr, size.value(), PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
+    if (data == MAP_FAILED) {
+      return Fail(FailureKind::kIo, path, std::strerror(errno));
+    }
+    auto* const bytes = static_cast<std::byte*>(data);
+    const model::ExpertGroup& group = manifest_.expert_groups().front();
+    for (const model::ExpertProjection* projection :
+         {&group.gate, &group.up, &group.down}) {
+      SwapPairs(*projection, path, bytes);
+    }
+    mprotect(data, size.value(), PROT_READ);
+    return backend::FileMapping(this, bytes, size);
+  }
+
+ private:
+  void SwapPairs(const model::ExpertProjection& projection,
+                 const std::string& path, std::byte* bytes) const {
+    const auto& files = manifest_.checkpoint().weight_files();
+    for (size_t e = 0; e + 1 < projection.sources.size(); e += 2) {
+      const model::FileRange& a =
+          projection.sources[ExpertId(static_cast<int32_t>(e))];
+      const model::FileRange& b =
+          projection.sources[ExpertId(static_cast<int32_t>(e + 1))];
+      // Experts in two files stay: the pairs within one are enough.
+      if (a.file != b.file || files[a.file].path() != path) continue;
+      std::swap_ranges(bytes + a.begin_bytes, bytes + a.end_bytes,
+                       bytes + b.begin_bytes);
+    }
+  }
+
+  void Free(backend::Memory&) override {}
+  void Unmap(backend::FileMapping& mapping) override {
+    munmap(const_cast<std::byte*>(mapping.data()), mapping.size().value());
+  }
+
+  std::unique_ptr<backend::Device> inner_;
+  const model::Manifest& manifest_;
+};
+
+}  // namespace
+
+std::unique_ptr<backend::Device> SwapExperts(
+    std::unique_ptr<backend::Device> device, const model::Manifest& manifest) {
+  return std::make_unique<SwappingDevice>(std::move(device), manifest);
+}
+
+}  // namespace signet::evidence
