@@ -35,6 +35,10 @@ constexpr std::array kCommands = {
     CommandEntry{"plan", "Show what would be placed where", MakePlanCommand},
     CommandEntry{"inspect", "Show what is in a checkpoint", MakeInspectCommand},
     CommandEntry{"program", "Show a sealed program", MakeProgramCommand},
+    CommandEntry{"verify", "Compare meshes position by position",
+                 MakeVerifyCommand},
+    CommandEntry{"evidence", "See which receipts still hold",
+                 MakeEvidenceCommand},
     CommandEntry{"models", "List the models known by name", MakeModelsCommand},
     CommandEntry{"synth", "Write a random-weight checkpoint", MakeSynthCommand},
 };
@@ -45,7 +49,7 @@ constexpr const char* kFooter = R"(Examples:
   signet models
 
 Exit status: 0 done, 1 failed after admission, 2 usage, 3 refused,
-130 interrupted.)";
+4 verify found a difference, 130 interrupted.)";
 
 struct Declared {
   CLI::App* app;

@@ -8,6 +8,7 @@ inline constexpr int kExitDone = 0;
 inline constexpr int kExitFailed = 1;  // the world failed after admission
 inline constexpr int kExitUsage = 2;
 inline constexpr int kExitRefused = 3;
+inline constexpr int kExitDifferent = 4;  // verify found a difference
 inline constexpr int kExitInterrupted = 130;
 
 }  // namespace signet::cli

@@ -90,6 +90,24 @@ void AddJson(CLI::App& app, bool& json) {
   app.add_flag("--json", json, "Print one JSON object (docs/json.md)");
 }
 
+void AddPrompt(CLI::App& app, std::optional<Prompt>& prompt) {
+  CLI::Option* const text =
+      AddFlag(app, "-p", "TEXT", "The prompt",
+              [&prompt](const std::string& value) -> std::string {
+                prompt = value;
+                return {};
+              });
+  AddFlag(app, "--ids", "LIST",
+          "The prompt as token ids, `1,2,3`; needs no tokenizer",
+          [&prompt](const std::string& value) -> std::string {
+            const auto ids = ParseIds(value);
+            if (!ids) return "token ids as 1,2,3";
+            prompt = *ids;
+            return {};
+          })
+      ->excludes(text);
+}
+
 void AddSeed(CLI::App& app, const std::string& description,
              std::function<void(uint64_t)> store) {
   AddFlag(app, "--seed", "S", description,
@@ -112,6 +130,10 @@ void AddPlanFlags(CLI::App& app, PlanOptions& options, int& threads) {
                  "`single`, or axes as `ep=2`, `tp=2`, `pp=2,ep=2` (default "
                  "single)")
       ->type_name("SPEC");
+  AddDeviceAndSizeFlags(app, options, threads);
+}
+
+void AddDeviceAndSizeFlags(CLI::App& app, PlanOptions& options, int& threads) {
   app.add_option("--devices", options.devices,
                  "`cpu`, or one entry a rank as `cpu:0,cpu:1` (default: "
                  "chosen, and the choice is printed)")

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "signet/plan.h"
@@ -40,12 +41,17 @@ CLI::Option* AddInteger(CLI::App& app, const std::string& names,
 void AddModel(CLI::App& app, std::string& model);
 /// --json.
 void AddJson(CLI::App& app, bool& json);
+/// -p and --ids, of which one may be given. `prompt` is the text or the ids.
+using Prompt = std::variant<std::vector<int32_t>, std::string>;
+void AddPrompt(CLI::App& app, std::optional<Prompt>& prompt);
 /// --seed.
 void AddSeed(CLI::App& app, const std::string& description,
              std::function<void(uint64_t)> store);
 /// --threads.
 void AddThreads(CLI::App& app, int& threads);
-/// --mesh --devices --experts --ctx --batch --kv --threads.
+/// --devices --experts --ctx --batch --kv --threads.
+void AddDeviceAndSizeFlags(CLI::App& app, PlanOptions& options, int& threads);
+/// --mesh and those.
 void AddPlanFlags(CLI::App& app, PlanOptions& options, int& threads);
 
 }  // namespace signet::cli

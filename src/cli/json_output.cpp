@@ -9,10 +9,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Paths and names of files need not be UTF-8; an object is printed anyway.
-std::string Line(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n';
-}
+std::string Line(const Json& json) { return JsonLine(json); }
 
 Json ListOf(const Rejections& rejections) {
   Json list = Json::array();
@@ -31,6 +28,10 @@ Json PathOrNull(const std::optional<std::filesystem::path>& path) {
 }
 
 }  // namespace
+
+std::string JsonLine(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n';
+}
 
 std::string_view Name(FailureKind kind) {
   switch (kind) {

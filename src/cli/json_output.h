@@ -3,6 +3,7 @@
 // their keys; keys are only ever added.
 
 #include <cstdint>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,6 +13,9 @@
 #include "signet/source.h"
 
 namespace signet::cli {
+
+/// Paths and names of files need not be UTF-8; an object is printed anyway.
+std::string JsonLine(const nlohmann::ordered_json& json);
 
 /// `{"rejections": [...]}` or `{"failure": {...}}`.
 std::string ErrorJson(const Error& error);

@@ -44,7 +44,7 @@ class RunCommand : public Command {
   explicit RunCommand(CLI::App& app) {
     app.footer(kExamples);
     AddModel(app, model_);
-    AddPrompt(app);
+    AddPrompt(app, prompt_);
     AddInteger(app, "-n", "Tokens to generate at most (default 128)", 1,
                std::numeric_limits<int64_t>::max(),
                [this](int64_t value) { max_tokens_ = value; });
@@ -79,24 +79,6 @@ class RunCommand : public Command {
   }
 
  private:
-  void AddPrompt(CLI::App& app) {
-    CLI::Option* const text =
-        AddFlag(app, "-p", "TEXT", "The prompt",
-                [this](const std::string& value) -> std::string {
-                  prompt_ = value;
-                  return {};
-                });
-    AddFlag(app, "--ids", "LIST",
-            "The prompt as token ids, `1,2,3`; needs no tokenizer",
-            [this](const std::string& value) -> std::string {
-              const auto ids = ParseIds(value);
-              if (!ids) return "token ids as 1,2,3";
-              prompt_ = *ids;
-              return {};
-            })
-        ->excludes(text);
-  }
-
   void AddSampling(CLI::App& app) {
     AddFlag(app, "--temp", "T", "Temperature; 0: the likeliest token",
             [this](const std::string& value) -> std::string {
@@ -207,7 +189,7 @@ class RunCommand : public Command {
   }
 
   std::string model_;
-  std::optional<std::variant<std::vector<int32_t>, std::string>> prompt_;
+  std::optional<Prompt> prompt_;
   int64_t max_tokens_ = 128;
   bool ignore_eos_ = false;
   bool raw_ = false;

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -98,6 +99,25 @@ TEST(JsonDocs, Inspect) {
 TEST(JsonDocs, Program) {
   ExpectDocumented("program",
                    PrintedKeys({"program", TinyCheckpoint().string()}, 0));
+}
+
+TEST(JsonDocs, Verify) {
+  const std::string model = TinyCheckpoint().string();
+  ExpectDocumented("verify", PrintedKeys({"verify", model, "--mesh", "single",
+                                          "--mesh", "ep=2", "-n", "12"},
+                                         0));
+  ExpectDocumented("verify",
+                   PrintedKeys({"verify", model, "--mesh", "single", "--mesh",
+                                "ep=2", "-n", "12", "--inject", "wrong-token"},
+                               4));
+}
+
+TEST(JsonDocs, EvidenceCheck) {
+  const auto folder = ScratchFolder("docs_evidence");
+  std::filesystem::create_directories(folder);
+  WriteText(folder / "no_receipt.json", "{}");
+  ExpectDocumented("evidence check",
+                   PrintedKeys({"evidence", "check", folder.string()}, 0));
 }
 
 TEST(JsonDocs, Models) {

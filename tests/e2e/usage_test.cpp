@@ -40,8 +40,8 @@ std::vector<Wrong> AllWrong() {
       {"NoCommand", {}, {"a command is needed"}},
       {"UnknownCommand", {"frobnicate"}, {"unknown command frobnicate"}},
       {"UnknownCommandWithFlags",
-       {"verify", "demo", "--mesh", "single"},
-       {"unknown command verify"}},
+       {"bench", "demo", "--mesh", "single"},
+       {"unknown command bench"}},
       {"UnknownCommandHelp",
        {"devices", "--help"},
        {"unknown command devices"}},
@@ -107,6 +107,14 @@ std::vector<Wrong> AllWrong() {
   all.push_back({"ExpertsWord",
                  {"run", "demo", "--experts", "mine", "-p", "a"},
                  {"--experts: got \"mine\", want split or owned"}});
+  all.push_back({"FaultUnknown",
+                 {"verify", "demo", "--inject", "gremlins"},
+                 {"--inject: got \"gremlins\"", "wrong-token"}});
+  all.push_back({"SideWithoutDevices",
+                 {"verify", "demo", "--mesh", "ep=2@"},
+                 {"--mesh: got \"ep=2@\"", "SPEC@LIST"}});
+  all.push_back(
+      {"PositionsZero", {"verify", "demo", "-n", "0"}, {"-n: got \"0\""}});
   // Flags that later versions may have are as unknown as any other.
   for (const char* flag : {"--system", "--prompts", "--stop", "--launcher",
                            "--verify-files", "--emulate", "--frobnicate"}) {
@@ -131,8 +139,8 @@ TEST(Usage, WithJsonNothingIsOnStandardOutput) {
 }
 
 TEST(Help, OfEveryCommandHasExamples) {
-  for (const std::string command :
-       {"", "run", "plan", "inspect", "program", "models", "synth"}) {
+  for (const std::string command : {"", "run", "plan", "inspect", "program",
+                                    "verify", "evidence", "models", "synth"}) {
     std::vector<std::string> arguments = {"--help"};
     if (!command.empty()) arguments.insert(arguments.begin(), command);
     const Outcome outcome = Signet(arguments);
