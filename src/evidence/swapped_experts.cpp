@@ -8,31 +8,18 @@
 #include <string>
 #include <utility>
 
+#include "backend/forwarding_device.h"
+
 namespace signet::evidence {
 namespace {
 
-class SwappingDevice final : public backend::Device {
+class SwappingDevice final : public backend::ForwardingDevice {
  public:
   SwappingDevice(std::unique_ptr<backend::Device> inner,
                  const model::Manifest& manifest)
-      : inner_(std::move(inner)), manifest_(manifest) {}
-
-  const backend::DeviceFacts& facts() const override { return inner_->facts(); }
-  Bytes FreeMemory() const override { return inner_->FreeMemory(); }
-  // What is allocated is the inner device's, which frees it.
-  Result<backend::Memory> Allocate(MemoryClass memory_class, Bytes size,
-                                   uint64_t alignment) override {
-    return inner_->Allocate(memory_class, size, alignment);
-  }
-  Result<void> Read(int fd, uint64_t offset, Bytes size, std::byte* to,
-                    const std::string& path) override {
-    return inner_->Read(fd, offset, size, to, path);
-  }
-  backend::AllocationCounts counts() const override { return inner_->counts(); }
-  backend::Kernels& kernels() override { return inner_->kernels(); }
-  void set_fault_hook(backend::FaultHook* hook) override {
-    inner_->set_fault_hook(hook);
-  }
+      : ForwardingDevice(*inner),
+        inner_(std::move(inner)),
+        manifest_(manifest) {}
 
   Result<backend::FileMapping> Map(int fd, Bytes size,
                                    const std::string& path) override {
@@ -67,7 +54,6 @@ class SwappingDevice final : public backend::Device {
     }
   }
 
-  void Free(backend::Memory&) override {}
   void Unmap(backend::FileMapping& mapping) override {
     munmap(const_cast<std::byte*>(mapping.data()), mapping.size().value());
   }

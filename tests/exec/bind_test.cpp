@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "backend/cpu/cpu_device.h"
+#include "backend/forwarding_device.h"
 #include "exec/exec_testing.h"
 #include "store/load_transaction.h"
 #include "support/running_model.h"
@@ -21,12 +22,11 @@ namespace {
 using Sizes = std::map<MemoryClass, Bytes>;
 
 /// A device whose memory begins one byte past where it should.
-class MisalignedDevice final : public backend::Device {
+class MisalignedDevice final : public backend::ForwardingDevice {
  public:
-  explicit MisalignedDevice(backend::Device* inner) : inner_(*inner) {}
+  explicit MisalignedDevice(backend::Device* inner)
+      : ForwardingDevice(*inner) {}
 
-  const backend::DeviceFacts& facts() const override { return inner_.facts(); }
-  Bytes FreeMemory() const override { return inner_.FreeMemory(); }
   Result<backend::Memory> Allocate(MemoryClass memory_class, Bytes size,
                                    uint64_t /*alignment*/) override {
     blocks_.emplace_back(size.value() + 128);
@@ -36,38 +36,9 @@ class MisalignedDevice final : public backend::Device {
     return backend::Memory(this, static_cast<std::byte*>(begin) + 1, size, size,
                            memory_class);
   }
-  Result<backend::FileMapping> Map(int fd, Bytes size,
-                                   const std::string& path) override {
-    return inner_.Map(fd, size, path);
-  }
-  Result<void> Read(int fd, uint64_t offset, Bytes size, std::byte* to,
-                    const std::string& path) override {
-    return inner_.Read(fd, offset, size, to, path);
-  }
-  backend::AllocationCounts counts() const override { return inner_.counts(); }
-  backend::Kernels& kernels() override { return inner_.kernels(); }
-  Result<void> Copy(backend::LoadKey key, const backend::Memory& to,
-                    uint64_t offset,
-                    const backend::StridedRows& from) override {
-    return inner_.Copy(key, to, offset, from);
-  }
-  Result<void> CommitTable(
-      backend::LoadKey key,
-      std::span<const backend::ExpertPointers> table) override {
-    return inner_.CommitTable(key, table);
-  }
-  Result<void> JoinGroups(int num_ranks) override {
-    return inner_.JoinGroups(num_ranks);
-  }
-  Result<std::thread> StartDriver(std::function<void()> body) override {
-    return inner_.StartDriver(std::move(body));
-  }
-  bool HasLaunchFailed() override { return inner_.HasLaunchFailed(); }
 
  private:
   void Free(backend::Memory&) override {}  // the blocks go with the device
-  void Unmap(backend::FileMapping&) override {}
-  backend::Device& inner_;
   std::vector<std::vector<std::byte>> blocks_;
 };
 

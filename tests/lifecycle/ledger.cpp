@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "backend/cpu/cpu_device.h"
+#include "backend/forwarding_device.h"
 
 namespace signet::testing {
 
@@ -20,59 +21,22 @@ class RankHook final : public backend::FaultHook {
   int rank_;
 };
 
-// A CPU device that tells the ledger what it had given back when it goes. Its
-// memory belongs to the device inside.
-class WatchedDevice final : public backend::Device {
+// A CPU device that tells the ledger what it had given back when it goes.
+class WatchedDevice final : public backend::ForwardingDevice {
  public:
-  WatchedDevice(Ledger* ledger, int ordinal, int num_threads)
-      : ledger_(ledger),
+  WatchedDevice(Ledger* ledger, int ordinal,
+                std::unique_ptr<backend::Device> inner)
+      : ForwardingDevice(*inner),
+        ledger_(ledger),
         hook_(ledger, ordinal),
-        inner_(backend::cpu::MakeCpuDevice(ordinal, num_threads)) {
+        inner_(std::move(inner)) {
     if (ledger->watch_) inner_->set_fault_hook(&hook_);
     const std::lock_guard lock(ledger->mutex_);
     ++ledger->live_devices_;
   }
   ~WatchedDevice() override { ledger_->Gone(inner_->counts()); }
 
-  const backend::DeviceFacts& facts() const override { return inner_->facts(); }
-  Bytes FreeMemory() const override { return inner_->FreeMemory(); }
-  Result<backend::Memory> Allocate(MemoryClass memory_class, Bytes size,
-                                   uint64_t alignment) override {
-    return inner_->Allocate(memory_class, size, alignment);
-  }
-  Result<backend::FileMapping> Map(int fd, Bytes size,
-                                   const std::string& path) override {
-    return inner_->Map(fd, size, path);
-  }
-  Result<void> Read(int fd, uint64_t offset, Bytes size, std::byte* to,
-                    const std::string& path) override {
-    return inner_->Read(fd, offset, size, to, path);
-  }
-  Result<void> Copy(backend::LoadKey key, const backend::Memory& to,
-                    uint64_t offset,
-                    const backend::StridedRows& from) override {
-    return inner_->Copy(key, to, offset, from);
-  }
-  Result<void> CommitTable(
-      backend::LoadKey key,
-      std::span<const backend::ExpertPointers> table) override {
-    return inner_->CommitTable(key, table);
-  }
-  Result<void> JoinGroups(int num_ranks) override {
-    return inner_->JoinGroups(num_ranks);
-  }
-  Result<std::thread> StartDriver(std::function<void()> body) override {
-    return inner_->StartDriver(std::move(body));
-  }
-  bool HasLaunchFailed() override { return inner_->HasLaunchFailed(); }
-  backend::AllocationCounts counts() const override { return inner_->counts(); }
-  backend::Kernels& kernels() override { return inner_->kernels(); }
-
  private:
-  // What it lends out is the inner device's.
-  void Free(backend::Memory&) override { std::abort(); }
-  void Unmap(backend::FileMapping&) override { std::abort(); }
-
   Ledger* ledger_;
   RankHook hook_;
   std::unique_ptr<backend::Device> inner_;
@@ -80,7 +44,9 @@ class WatchedDevice final : public backend::Device {
 
 DeviceFactory Ledger::Factory() {
   return [this](const topology::DeviceIdentity& identity, int num_threads) {
-    return std::make_unique<WatchedDevice>(this, identity.ordinal, num_threads);
+    return std::make_unique<WatchedDevice>(
+        this, identity.ordinal,
+        backend::cpu::MakeCpuDevice(identity.ordinal, num_threads));
   };
 }
 
