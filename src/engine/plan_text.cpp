@@ -101,11 +101,11 @@ std::string PlanText(const Plan::Impl& impl) {
     fmt::format_to(out, "  rank {} on {} ({}, {})\n", r, DeviceName(device),
                    device.architecture, HumanBytes(Bytes(device.memory_bytes)));
     AppendMemory(impl.memory.ranks[static_cast<size_t>(r)], text);
-    fmt::format_to(
-        out, "    {:<13}{:>12}{}\n", "expert bytes",
-        HumanBytes(plan.experts().ExpertBytes(Rank(r))),
-        plan.experts().OwnExpertBytes(Rank(r)) == Bytes() ? ", part of mapped"
-                                                          : "");
+    fmt::format_to(out, "    {:<13}{:>12}{}\n", "expert bytes",
+                   HumanBytes(plan.experts().ExpertBytes(Rank(r))),
+                   plan.experts().OwnExpertBytes(Rank(r)) == Bytes()
+                       ? ", part of mapped"
+                       : "");
     AppendDims(plan.dims(Rank(r)), plan.config(), text);
   }
   fmt::format_to(out, "context {}, batch {}, kv {} in pages of {} tokens\n",
@@ -131,8 +131,7 @@ std::string PlanText(const Plan::Impl& impl) {
     fmt::format_to(
         out, "  {:>3} {} over {}, {}{}{}\n", i, Name(row.kind), Name(row.axis),
         row.layer ? fmt::format("layer {}: ", row.layer->value()) : "",
-        Name(row.use),
-        plan.mesh().size(row.axis) == 1 ? " (identity)" : "");
+        Name(row.use), plan.mesh().size(row.axis) == 1 ? " (identity)" : "");
   }
   if (const plan::ExpertView* view = AnyView(plan)) {
     fmt::format_to(out, "experts {}, canonical fold over {} lanes\n",

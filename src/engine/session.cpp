@@ -265,8 +265,7 @@ Result<Session> Session::Make(const Model& model, int64_t slots) {
   for (int r = 0; r < mesh.num_ranks(); ++r) {
     page_tables.push_back(impl->mesh->programs(Rank(r)).page_table());
   }
-  impl->state.emplace(made.plan->pool(), options.batch,
-                      std::move(page_tables));
+  impl->state.emplace(made.plan->pool(), options.batch, std::move(page_tables));
   for (int64_t slot = slots - 1; slot >= 0; --slot) {
     impl->free_slots.push_back(SequenceSlot(static_cast<int32_t>(slot)));
   }

@@ -38,8 +38,7 @@ void TypeRules::operator()(const Gather& s) {
 // Along tp the first rank draws; along pp the last stage has what was drawn.
 void TypeRules::operator()(const Broadcast& s) {
   const int64_t rows = draft_.shape.logit_rows();
-  const std::vector<Rank> group =
-      plan_.mesh().Group(s.group.axis, draft_.rank);
+  const std::vector<Rank> group = plan_.mesh().Group(s.group.axis, draft_.rank);
   const Rank root =
       s.group.axis == topology::Axis::kPp ? group.back() : group.front();
   Attribute("root", int64_t{s.root.value()}, int64_t{root.value()});
