@@ -87,7 +87,10 @@ TEST(ForeignMemory, X3_TheExpertsOfTheFilesAreNotReadAfterTheLoad) {
   // The mesh of one reads them where they lie: the dirt is seen.
   const std::vector<backend::SamplingRow> sampling = {{.id_bound = 301}};
   const std::vector<exec::RowInput> rows = {{5, 0, 0}};
-  EXPECT_FALSE(single.executor().Prefill(1, rows, sampling).has_value());
+  single.state().Extend(SequenceSlot(0), 1);
+  const auto seen = single.executor().Prefill(1, rows, sampling);
+  ASSERT_FALSE(seen.has_value());
+  EXPECT_EQ(std::get<Failure>(seen.error()).kind, FailureKind::kNumeric);
 }
 
 TEST(ForeignMemory, X3_ARankReadsNoOtherRanksExperts) {
@@ -114,6 +117,7 @@ TEST(ForeignMemory, X3_ARankReadsNoOtherRanksExperts) {
     for (int32_t i = 0; i < 16; ++i) {
       rows.push_back({prompt[static_cast<size_t>(i)], 0, i});
     }
+    mesh.state().Extend(SequenceSlot(0), 16);
     const bool ok = mesh.executor().Prefill(16, rows, sampling).has_value();
     EXPECT_EQ(ok, dirty < 0);
     std::vector<std::vector<float>> result;
