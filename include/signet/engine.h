@@ -73,6 +73,9 @@ class Engine {
   struct Impl;
 
  private:
+  Result<Model> LoadHere(
+      const Plan& plan,
+      const std::function<void(const LoadProgress&)>& progress);
   explicit Engine(std::shared_ptr<Impl> impl);
   std::shared_ptr<Impl> impl_;
 };

@@ -5,11 +5,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "signet/error.h"
 #include "signet/source.h"
+#include "signet/world.h"
 
 namespace signet {
 
@@ -30,6 +32,9 @@ struct PlanOptions {
   std::vector<int64_t> prefill_chunks;  // empty: 32, 128, 512
   bool all_logits = false;              // of every row of a prefill chunk
   TpExperts tp_experts = TpExperts::kSplit;
+  /// Set: the mesh's ranks are the processes of the world, and this one plans
+  /// for all, as each of them does. Unset: all ranks are threads here.
+  std::optional<World> world;
 };
 
 enum class ShapeKind { kDecode, kPrefill };
@@ -59,6 +64,8 @@ class Plan {
 
  private:
   friend class Engine;
+  static Result<Plan> MakeTogether(const Source& source,
+                                   const PlanOptions& options);
   explicit Plan(std::shared_ptr<const Impl> impl);
   std::shared_ptr<const Impl> impl_;
 };

@@ -46,6 +46,9 @@ namespace signet {
   X(kDeviceUnavailable, "device_unavailable")          \
   X(kDeviceRepeated, "device_repeated")                \
   X(kEpochStale, "epoch_stale")                        \
+  /* Several processes (F3) */                         \
+  X(kLauncherInvalid, "launcher_invalid")              \
+  X(kRanksDisagree, "ranks_disagree")                  \
   /* Plan (P) */                                       \
   X(kPlanOptionInvalid, "plan_option_invalid")         \
   X(kShapeListInvalid, "shape_list_invalid")           \

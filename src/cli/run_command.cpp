@@ -16,6 +16,7 @@
 #include "cli/exit_code.h"
 #include "cli/flags.h"
 #include "cli/json_output.h"
+#include "cli/launcher.h"
 #include "cli/progress_bar.h"
 #include "cli/report.h"
 #include "cli/signals.h"
@@ -52,6 +53,7 @@ class RunCommand : public Command {
     app.add_flag("--raw", raw_, "No chat template, and no word about it");
     AddSampling(app);
     AddPlanFlags(app, options_, threads_);
+    launcher_.AddFlags(app);
     AddJson(app, json_);
   }
 
@@ -61,24 +63,35 @@ class RunCommand : public Command {
                          "a prompt is needed, -p TEXT or --ids LIST; there is "
                          "no chat yet");
     }
-    if (json_) TellSignalsInJson();
-    const Result<Source> source =
-        Source::Open(model_, SearchPathsOfEnvironment());
-    if (!source) return Report(source.error(), json_);
-    if (const auto refusal = RefusePrompt(*source)) {
-      return Report(*refusal, json_);
-    }
-    const Result<Plan> plan = Plan::Make(*source, options_);
-    if (!plan) return Report(plan.error(), json_);
-    TellChoices(*source, *plan);
-    Result<Model> model = Load(*plan);
-    if (!model) return Report(model.error(), json_);
-    Result<Session> session = Session::Make(*model, 1);
-    if (!session) return Report(session.error(), json_);
-    return Generate(*plan, *model, *session);
+    const Result<void> joined = launcher_.Join();
+    if (!joined) return Report(joined.error(), json_);
+    if (json_ && launcher_.speaks()) TellSignalsInJson();
+    return launcher_.Leave(RunJoined());
   }
 
  private:
+  int RunJoined() {
+    options_.world = launcher_.world();
+    const Result<Source> source =
+        Source::Open(model_, SearchPathsOfEnvironment());
+    if (!source) return launcher_.ReportOwn(source.error(), json_);
+    if (const auto refusal = RefusePrompt(*source)) {
+      return launcher_.ReportOwn(*refusal, json_);
+    }
+    const Result<Plan> plan = Plan::Make(*source, options_);
+    if (!plan) return launcher_.Report(plan.error(), json_);
+    if (launcher_.speaks()) TellChoices(*source, *plan);
+    EngineOptions engine_options;
+    engine_options.threads = threads_;
+    Result<Engine> engine = Engine::Make(engine_options);
+    if (!engine) return launcher_.ReportOwn(engine.error(), json_);
+    Result<Model> model = Load(*engine, *plan);
+    if (!model) return launcher_.Report(model.error(), json_);
+    Result<Session> session = Session::Make(*model, 1);
+    if (!session) return launcher_.Report(session.error(), json_);
+    return Generate(*plan, *model, *session);
+  }
+
   void AddSampling(CLI::App& app) {
     AddFlag(app, "--temp", "T", "Temperature; 0: the likeliest token",
             [this](const std::string& value) -> std::string {
@@ -123,13 +136,10 @@ class RunCommand : public Command {
     }
   }
 
-  Result<Model> Load(const Plan& plan) const {
-    EngineOptions engine_options;
-    engine_options.threads = threads_;
-    Result<Engine> engine = Engine::Make(engine_options);
-    if (!engine) return tl::unexpected<Error>(engine.error());
+  Result<Model> Load(Engine& engine, const Plan& plan) const {
+    if (!launcher_.speaks()) return engine.Load(plan, {});
     ProgressBar bar;
-    return engine->Load(
+    return engine.Load(
         plan, [&bar](const LoadProgress& progress) { bar.Update(progress); });
   }
 
@@ -146,20 +156,26 @@ class RunCommand : public Command {
     return request;
   }
 
-  int Generate(const Plan& plan, const Model& model, Session& session) const {
+  int Generate(const Plan& plan, const Model& model, Session& session) {
     const Request request = MakeRequest(model);
     const Show shown = model.has_tokenizer() ? Show::kText : Show::kIds;
-    RunSink sink(json_ ? Show::kNothing : shown, session);
+    const bool shows = launcher_.speaks() && !json_;
+    RunSink sink(shows ? shown : Show::kNothing, session);
     {
-      const InterruptScope interrupts(session);
+      // One rank of several cannot stop alone: there SIGINT ends the process,
+      // and with it the run.
+      std::optional<InterruptScope> interrupts;
+      if (!launcher_.world()) interrupts.emplace(session);
       const Result<void> result =
           session.Generate(std::span(&request, 1), sink);
-      if (!result) return Report(result.error(), json_);
+      if (!result) return launcher_.Report(result.error(), json_);
     }
     const EndEvent& end = sink.generated().end;
-    if (sink.output_error() != 0)
-      return ReportClosedOutput(sink.output_error());
-    if (end.error) return Report(*end.error, json_);
+    if (sink.output_error() != 0) {
+      return launcher_.End(ReportClosedOutput(sink.output_error()));
+    }
+    if (end.error) return launcher_.End(ReportStep(*end.error));
+    if (!launcher_.speaks()) return kExitDone;
     if (json_) {
       const int code = PrintResult(
           RunJson(sink.generated(), model.contract_id(), plan.devices()));
@@ -168,6 +184,15 @@ class RunCommand : public Command {
       TellNumbers(end);
     }
     return IsInterrupted() ? kExitInterrupted : kExitDone;
+  }
+
+  /// An error in the midst of the run, by whichever rank met it.
+  int ReportStep(const Error& error) const {
+    if (!launcher_.world()) return Report(error, json_);
+    fmt::print(stderr, "rank {}: {}\n", launcher_.world()->rank(),
+               Describe(error));
+    if (json_ && launcher_.speaks()) return Report(error, json_);
+    return ExitCode(error);
   }
 
   void TellNumbers(const EndEvent& end) const {
@@ -198,6 +223,7 @@ class RunCommand : public Command {
   std::optional<int32_t> top_k_;
   std::optional<uint64_t> seed_;
   PlanOptions options_;
+  Launcher launcher_;
   int threads_ = 0;
   bool json_ = false;
 };

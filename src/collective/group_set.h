@@ -11,29 +11,25 @@
 #include "base/id.h"
 #include "collective/in_process_group.h"
 #include "collective/rank_communicators.h"
+#include "collective/rank_groups.h"
 #include "topology/mesh.h"
 
 namespace signet::collective {
 
-class GroupSet {
+class GroupSet final : public RankGroups {
  public:
   /// A rank that waits longer than `deadline` poisons its group.
   GroupSet(const topology::Mesh& mesh, std::chrono::milliseconds deadline);
-  GroupSet(const GroupSet&) = delete;
-  GroupSet& operator=(const GroupSet&) = delete;
 
-  const RankCommunicators& of(Rank rank) const {
+  const RankCommunicators& of(Rank rank) const override {
     return ends_[static_cast<size_t>(rank.value())];
   }
-  /// No rank waits any more, in any group. Any thread.
-  void PoisonAll();
+  void PoisonAll() override;
   bool poisoned() const;
-  /// The rank a poisoned group missed at its deadline. Ranks of other groups
-  /// may have waited for one that itself waited: this is the last of that
-  /// chain, the one that waited for none.
-  std::optional<Rank> missing_rank() const;
-  /// Only while no rank is inside a call.
-  void Reset();
+  /// Ranks may have waited for one that itself waited in another group: this
+  /// is the last of that chain, the one that waited for none.
+  std::optional<Rank> missing_rank() const override;
+  void Reset() override;
 
  private:
   struct Group {

@@ -10,8 +10,6 @@
 namespace signet::collective {
 namespace {
 
-// Above this a member's slice is worth a second rendezvous.
-constexpr int64_t kTwoShotElements = 16384;
 constexpr int kSpins = 2000;
 
 // memcpy wants pointers even for nothing.
@@ -21,22 +19,7 @@ void Copy(const std::byte* from, int64_t bytes, std::byte* to) {
   }
 }
 
-// One member's block of columns between its own rows and the whole ones.
-void SpreadBlock(const std::byte* x, const GatherArgs& args,
-                 const ColumnBlock& block, std::byte* out) {
-  const int64_t bytes = block.count * args.element_bytes;
-  for (int64_t row = 0; row < args.rows; ++row) {
-    Copy(x + row * bytes, bytes,
-         out + (row * args.columns + block.first) * args.element_bytes);
-  }
-}
-
 }  // namespace
-
-Transport ChooseReduction(int members, int64_t elements) {
-  return members > 2 && elements >= kTwoShotElements ? Transport::kTwoShot
-                                                     : Transport::kOneShot;
-}
 
 class InProcessGroup::End final : public Communicator {
  public:

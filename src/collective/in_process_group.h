@@ -12,20 +12,9 @@
 
 #include "backend/launch_key.h"
 #include "collective/communicator.h"
+#include "collective/transport.h"
 
 namespace signet::collective {
-
-/// How bytes travel; none changes a bit.
-enum class Transport {
-  kOneShot,  // every member takes everything from its peers' memory
-  kTwoShot,  // every member works on its slice and writes it to all
-  kGather,   // every member copies all parts, then works on its copies
-};
-
-/// Small reductions are bound by the rendezvous, large ones by the reading:
-/// the one table of which transport a size uses. Gathers and broadcasts read
-/// every byte once whatever the transport, so they take one shot.
-Transport ChooseReduction(int members, int64_t elements);
 
 class InProcessGroup {
  public:

@@ -96,6 +96,31 @@ Result<std::vector<topology::DeviceIdentity>> ChooseDevices(
   return devices;
 }
 
+Result<topology::DeviceIdentity> ChooseDevice(std::string_view list,
+                                              int64_t num_ranks, int rank) {
+  SIGNET_ASSIGN_OR_RETURN(std::vector<topology::DeviceIdentity> devices,
+                          ChooseDevices(list, num_ranks));
+  if (static_cast<int64_t>(devices.size()) != num_ranks) {
+    return Reject(RejectionCode::kDevicesInvalid, "--devices",
+                  "the mesh needs one device a rank",
+                  std::to_string(devices.size()), std::to_string(num_ranks));
+  }
+  return std::move(devices[static_cast<size_t>(rank)]);
+}
+
+std::string_view HostOf(const topology::DeviceIdentity& device) {
+  return std::string_view(device.uuid).substr(0, device.uuid.find('/'));
+}
+
+std::vector<Rank> RanksHere(const topology::Mesh& mesh) {
+  const topology::DeviceIdentity here = Identity(backend::cpu::CpuFacts(0));
+  std::vector<Rank> ranks;
+  for (int r = 0; r < mesh.num_ranks(); ++r) {
+    if (HostOf(mesh.device(Rank(r))) == HostOf(here)) ranks.push_back(Rank(r));
+  }
+  return ranks;
+}
+
 std::string DeviceName(const topology::DeviceIdentity& device) {
   return fmt::format("{}:{}", device.backend, device.ordinal);
 }

@@ -16,6 +16,16 @@ namespace signet {
 Result<std::vector<topology::DeviceIdentity>> ChooseDevices(
     std::string_view list, int64_t num_ranks);
 
+/// The identity of this process's rank in a world of processes, one a rank:
+/// `list` as above, read as this process's machine has it.
+Result<topology::DeviceIdentity> ChooseDevice(std::string_view list,
+                                              int64_t num_ranks, int rank);
+
+/// What ranks of one machine have in common.
+std::string_view HostOf(const topology::DeviceIdentity& device);
+/// The ranks whose devices are of this machine.
+std::vector<Rank> RanksHere(const topology::Mesh& mesh);
+
 /// `cpu:0`.
 std::string DeviceName(const topology::DeviceIdentity& device);
 

@@ -73,7 +73,24 @@ Result<Model> Engine::Load(
     const Plan& plan,
     const std::function<void(const LoadProgress&)>& progress) {
   const Plan::Impl& made = *plan.impl_;
-  SIGNET_RETURN_IF_ERROR(AdmitNow(*made.plan, made.memory));
+  World::Impl* const world = made.world.get();
+  // Before any process reserves what another still counts as free.
+  Result<void> admitted = AdmitNow(*made.plan, made.memory);
+  if (world != nullptr) admitted = world->Together("memory", admitted);
+  SIGNET_RETURN_IF_ERROR(admitted);
+  Result<Model> model = LoadHere(plan, progress);
+  if (world == nullptr) return model;
+  // No process has the model before all have it (T1).
+  SIGNET_RETURN_IF_ERROR(world->Together(
+      "load", model ? Result<void>() : tl::unexpected<Error>(model.error())));
+  return model;
+}
+
+Result<Model> Engine::LoadHere(
+    const Plan& plan,
+    const std::function<void(const LoadProgress&)>& progress) {
+  const Plan::Impl& made = *plan.impl_;
+  World::Impl* const world = made.world.get();
   auto impl = std::make_shared<Model::Impl>();
   impl->engine = impl_;
   impl->plan = plan.impl_;
@@ -84,6 +101,10 @@ Result<Model> Engine::Load(
   std::vector<backend::Device*> devices;
   const topology::Mesh& mesh = made.plan->mesh();
   for (int r = 0; r < mesh.num_ranks(); ++r) {
+    if (!made.IsHere(Rank(r))) {
+      devices.push_back(nullptr);
+      continue;
+    }
     // Loading needs no kernels: one thread.
     devices.push_back(impl->devices
                           .emplace_back(impl_->make_device(mesh.device(Rank(r)),
@@ -92,6 +113,7 @@ Result<Model> Engine::Load(
   }
   store::LoadTransaction transaction(made.plan, devices);
   SIGNET_RETURN_IF_ERROR(transaction.Read([&](Bytes done, Bytes total) {
+    if (world != nullptr) world->world->Beat();
     if (progress) progress({done.value(), total.value()});
   }));
   SIGNET_ASSIGN_OR_RETURN(impl->weights, std::move(transaction).Commit());

@@ -8,6 +8,7 @@
 #include "engine/devices.h"
 #include "engine/plan_impl.h"
 #include "engine/plan_text.h"
+#include "engine/world_facts.h"
 #include "lower/lower.h"
 
 namespace signet {
@@ -48,35 +49,19 @@ Result<std::vector<step::ProgramDraft>> LowerRank(const plan::ModelPlan& plan,
   return drafts;
 }
 
-Result<void> AdmitNow(const plan::ModelPlan& plan,
-                      const plan::MemoryPlan& memory) {
-  // All ranks are CPU ranks of this host, and share its memory.
-  const topology::Mesh& mesh = plan.mesh();
-  plan::MemoryRoom host = {
-      .name = DeviceName(mesh.device(Rank(0))),
-      .ranks = {},
-      .available = backend::cpu::AvailableMemory(
-          {}, backend::cpu::ProcessLimits::OfThisProcess())};
-  for (int r = 0; r < mesh.num_ranks(); ++r) host.ranks.push_back(Rank(r));
-  if (mesh.num_ranks() > 1) {
-    host.name += " ... " + DeviceName(mesh.device(host.ranks.back()));
-  }
-  return AdmitMemory(memory, {host});
-}
+namespace {
 
-Plan::Plan(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
-
-Result<Plan> Plan::Make(const Source& source, const PlanOptions& options) {
-  SIGNET_ASSIGN_OR_RETURN(const topology::MeshSpec spec,
-                          topology::MeshSpec::Parse(options.mesh));
-  SIGNET_ASSIGN_OR_RETURN(std::vector<topology::DeviceIdentity> devices,
-                          ChooseDevices(options.devices, spec.num_ranks()));
+// The plan and its programs on given devices, one a rank.
+Result<std::shared_ptr<Plan::Impl>> Build(
+    const std::shared_ptr<const Source::Impl>& source,
+    const PlanOptions& options, const topology::MeshSpec& spec,
+    std::vector<topology::DeviceIdentity> devices) {
   SIGNET_ASSIGN_OR_RETURN(const topology::Mesh mesh,
                           topology::Mesh::Make(spec, std::move(devices),
                                                topology::Emulation::kRefused));
   SIGNET_ASSIGN_OR_RETURN(
       std::shared_ptr<const plan::ModelPlan> model_plan,
-      plan::MakeModelPlan(source.impl_->manifest, mesh, RoomOptions(options)));
+      plan::MakeModelPlan(source->manifest, mesh, RoomOptions(options)));
 
   std::vector<std::vector<step::ProgramDraft>> drafts;  // [rank][shape]
   std::vector<plan::ClassBytes> arenas;
@@ -86,8 +71,8 @@ Result<Plan> Plan::Make(const Source& source, const PlanOptions& options) {
     arenas.push_back(LargestArenas(rank_drafts));
     drafts.push_back(std::move(rank_drafts));
   }
-  auto impl = std::make_shared<Impl>();
-  impl->source = source.impl_;
+  auto impl = std::make_shared<Plan::Impl>();
+  impl->source = source;
   impl->plan = model_plan;
   impl->memory = PlanMemory(*model_plan, arenas);
   impl->admission = AdmitNow(*model_plan, impl->memory);
@@ -105,7 +90,58 @@ Result<Plan> Plan::Make(const Source& source, const PlanOptions& options) {
     }
   }
   if (!rejections.empty()) return rejections.Take();
+  return impl;
+}
+
+}  // namespace
+
+Result<void> AdmitNow(const plan::ModelPlan& plan,
+                      const plan::MemoryPlan& memory) {
+  // CPU ranks of this host share its memory; other hosts ask for themselves.
+  const topology::Mesh& mesh = plan.mesh();
+  plan::MemoryRoom host = {
+      .name = "",
+      .ranks = RanksHere(mesh),
+      .available = backend::cpu::AvailableMemory(
+          {}, backend::cpu::ProcessLimits::OfThisProcess())};
+  if (host.ranks.empty()) return {};
+  host.name = DeviceName(mesh.device(host.ranks.front()));
+  if (host.ranks.size() > 1) {
+    host.name += " ... " + DeviceName(mesh.device(host.ranks.back()));
+  }
+  return AdmitMemory(memory, {host});
+}
+
+Plan::Plan(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+
+Result<Plan> Plan::Make(const Source& source, const PlanOptions& options) {
+  if (options.world) return MakeTogether(source, options);
+  SIGNET_ASSIGN_OR_RETURN(const topology::MeshSpec spec,
+                          topology::MeshSpec::Parse(options.mesh));
+  SIGNET_ASSIGN_OR_RETURN(std::vector<topology::DeviceIdentity> devices,
+                          ChooseDevices(options.devices, spec.num_ranks()));
+  SIGNET_ASSIGN_OR_RETURN(
+      std::shared_ptr<Impl> impl,
+      Build(source.impl_, options, spec, std::move(devices)));
   return Plan(std::move(impl));
+}
+
+Result<Plan> Plan::MakeTogether(const Source& source,
+                                const PlanOptions& options) {
+  const std::shared_ptr<World::Impl>& world = options.world->impl_;
+  SIGNET_ASSIGN_OR_RETURN(std::vector<topology::DeviceIdentity> devices,
+                          MeetDevices(*world, options.mesh, options.devices));
+  // It was parsed before the devices met.
+  SIGNET_ASSIGN_OR_RETURN(const topology::MeshSpec spec,
+                          topology::MeshSpec::Parse(options.mesh));
+  const Result<std::shared_ptr<Impl>> impl =
+      Build(source.impl_, options, spec, std::move(devices));
+  SIGNET_RETURN_IF_ERROR(
+      world->Agree("plan", impl.map([&](const std::shared_ptr<Impl>& made) {
+        return PlanFacts(*made, *world);
+      })));
+  (*impl)->world = world;
+  return Plan(*impl);
 }
 
 Result<void> Plan::Admission() const { return impl_->admission; }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/source_impl.h"
+#include "engine/world_impl.h"
 #include "plan/memory_plan.h"
 #include "plan/model_plan.h"
 #include "signet/plan.h"
@@ -17,7 +18,13 @@ struct Plan::Impl {
   std::shared_ptr<const plan::ModelPlan> plan;
   std::vector<std::vector<step::SealedProgram>> programs;  // [rank][shape]
   plan::MemoryPlan memory;
-  Result<void> admission;  // when the plan was made
+  Result<void> admission;              // when the plan was made
+  std::shared_ptr<World::Impl> world;  // null: all ranks are threads here
+
+  /// Whether the rank runs in this process.
+  bool IsHere(Rank rank) const {
+    return world == nullptr || world->world->rank() == rank.value();
+  }
 };
 
 plan::PlanOptions RoomOptions(const PlanOptions& options);

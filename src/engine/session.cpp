@@ -9,8 +9,10 @@
 #include <utility>
 
 #include "base/result.h"
+#include "engine/bind_ranks.h"
 #include "engine/engine_impl.h"
 #include "engine/sequence_run.h"
+#include "engine/world_facts.h"
 #include "exec/mesh_executor.h"
 #include "exec/sequence_state.h"
 
@@ -161,7 +163,7 @@ Result<std::optional<Finish>> Session::Impl::Prefill(SequenceRun& run,
   while (true) {
     if (abort.load(std::memory_order_relaxed)) return Finish::kAborted;
     const exec::BoundProgram& program =
-        mesh->programs(Rank(0)).Prefill(length - done);
+        mesh->programs(mesh->first_here()).Prefill(length - done);
     const int64_t live = std::min(program.shape().rows, length - done);
     state->Extend(*run.slot, live);
     rows.clear();
@@ -249,20 +251,16 @@ Result<Session> Session::Make(const Model& model, int64_t slots) {
     ++model.impl_->sessions;
     impl->guest = std::make_unique<Impl::Guest>(model.impl_);
   }
-  const topology::Mesh& mesh = made.plan->mesh();
-  const int threads =
-      std::max(1, model.impl_->engine->threads / mesh.num_ranks());
-  std::vector<exec::RankSetup> ranks;
-  for (int r = 0; r < mesh.num_ranks(); ++r) {
-    ranks.push_back({.device = model.impl_->engine->make_device(
-                         mesh.device(Rank(r)), threads),
-                     .programs = made.programs[static_cast<size_t>(r)]});
+  Result<std::unique_ptr<exec::MeshExecutor>> bound =
+      BindRanks(made, *model.impl_->engine, std::move(weights));
+  if (made.world != nullptr) {
+    SIGNET_RETURN_IF_ERROR(made.world->Together(
+        "bind", bound ? Result<void>() : tl::unexpected<Error>(bound.error())));
   }
-  SIGNET_ASSIGN_OR_RETURN(
-      impl->mesh, exec::MeshExecutor::Make(*made.plan, std::move(weights),
-                                           std::move(ranks)));
+  SIGNET_ASSIGN_OR_RETURN(impl->mesh, std::move(bound));
   std::vector<std::span<int32_t>> page_tables;
-  for (int r = 0; r < mesh.num_ranks(); ++r) {
+  for (int r = 0; r < made.plan->mesh().num_ranks(); ++r) {
+    if (!made.IsHere(Rank(r))) continue;
     page_tables.push_back(impl->mesh->programs(Rank(r)).page_table());
   }
   impl->state.emplace(made.plan->pool(), options.batch, std::move(page_tables));
@@ -289,7 +287,13 @@ Result<void> Session::Generate(std::span<const Request> requests, Sink& sink) {
       rejections.Absorb(std::move(run).error());
     }
   }
-  if (!rejections.empty()) return rejections.Take();
+  const Result<void> refusal =
+      rejections.empty() ? Result<void>() : rejections.Take();
+  if (World::Impl* const world = self.model().plan->world.get()) {
+    SIGNET_RETURN_IF_ERROR(world->Agree(
+        "generate", refusal.map([&] { return RequestFacts(requests); })));
+  }
+  SIGNET_RETURN_IF_ERROR(refusal);
 
   const Clock::time_point start = Clock::now();
   std::vector<SequenceRun*> active;

@@ -193,6 +193,7 @@ Result<void> Executor::LaunchAll(const BoundProgram& program, int64_t live) {
   const std::span<const Launch> launches = program.launches();
   for (size_t i = 0; i < launches.size(); ++i) {
     Launch1(device_->kernels(), backend::LaunchKey(), launches[i]);
+    if (groups_ != nullptr) groups_->Beat();
     if (device_->HasLaunchFailed()) {
       return Fail(FailureKind::kDevice, device_->facts().identity,
                   fmt::format("launch {} of a call failed", i));

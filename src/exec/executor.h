@@ -9,6 +9,7 @@
 
 #include "backend/device.h"
 #include "base/result.h"
+#include "collective/rank_groups.h"
 #include "exec/bound_program.h"
 
 namespace signet::exec {
@@ -30,8 +31,11 @@ struct BlockInputs {
 
 class Executor {
  public:
-  /// `device` must outlive the executor and be that of the arenas.
-  explicit Executor(backend::Device* device) : device_(device) {}
+  /// `device` must outlive the executor and be that of the arenas; `groups`,
+  /// which may be null, gives signs of life between launches.
+  explicit Executor(backend::Device* device,
+                    collective::RankGroups* groups = nullptr)
+      : device_(device), groups_(groups) {}
 
   /// One call of a model program. `rows`: 1 ... B of them; a prefill shape
   /// wants one slot and consecutive positions, a decode shape distinct slots.
@@ -47,6 +51,7 @@ class Executor {
  private:
   Result<void> LaunchAll(const BoundProgram& program, int64_t live);
   backend::Device* device_;
+  collective::RankGroups* groups_;
 };
 
 }  // namespace signet::exec

@@ -34,18 +34,21 @@ struct RankDriver {
 }  // namespace
 
 struct MeshExecutor::State {
-  State(const topology::Mesh& mesh, std::chrono::milliseconds deadline)
-      : groups(mesh, deadline), ranks(static_cast<size_t>(mesh.num_ranks())) {}
+  State(std::unique_ptr<collective::RankGroups> meetings, size_t num_ranks)
+      : groups(std::move(meetings)), ranks(num_ranks) {}
 
-  collective::GroupSet groups;
+  std::unique_ptr<collective::RankGroups> groups;
   std::vector<RankDriver> ranks;
-  std::vector<std::thread> threads;  // of ranks 1 ... N-1
+  std::vector<size_t> here;          // ranks that have a driver, ascending
+  std::vector<std::thread> threads;  // of all drivers but the first
   Job job;
   std::atomic<uint64_t> turn{0};  // jobs published
   std::atomic<int> running{0};    // drivers inside the current job
   std::atomic<bool> stop{false};
   std::atomic<const RankDriver*> first_failed{nullptr};
   bool poisoned = false;
+
+  RankDriver& first() { return ranks[here.front()]; }
 
   const BoundProgram& ProgramOf(const RankDriver& rank) const {
     return job.kind == plan::ShapeKind::kDecode
@@ -62,7 +65,7 @@ struct MeshExecutor::State {
     const RankDriver* none = nullptr;
     first_failed.compare_exchange_strong(none, &rank);
     // Peers that still wait for this rank must not.
-    groups.PoisonAll();
+    groups->PoisonAll();
   }
 
   // A driver's life: wait for a turn, run it, say so.
@@ -89,14 +92,14 @@ struct MeshExecutor::State {
     running.store(static_cast<int>(threads.size()), std::memory_order_relaxed);
     turn.fetch_add(1, std::memory_order_release);
     turn.notify_all();
-    RunRank(ranks.front());
+    RunRank(first());
     while (running.load(std::memory_order_acquire) != 0) {
       std::this_thread::yield();
     }
     const RankDriver* failed = first_failed.load(std::memory_order_acquire);
-    if (failed == nullptr) return &ProgramOf(ranks.front());
+    if (failed == nullptr) return &ProgramOf(first());
     poisoned = true;
-    if (const std::optional<Rank> missing = groups.missing_rank()) {
+    if (const std::optional<Rank> missing = groups->missing_rank()) {
       return Fail(FailureKind::kDevice, "mesh",
                   fmt::format("rank {} did not reach a collective within the "
                               "deadline",
@@ -119,14 +122,21 @@ MeshExecutor::~MeshExecutor() {
 Result<std::unique_ptr<MeshExecutor>> MeshExecutor::Make(
     const plan::ModelPlan& plan,
     std::shared_ptr<const store::WeightVersion> weights,
-    std::vector<RankSetup> ranks, std::chrono::milliseconds deadline) {
+    std::vector<RankSetup> ranks,
+    std::unique_ptr<collective::RankGroups> groups,
+    std::chrono::milliseconds deadline) {
   SIGNET_CHECK(static_cast<int>(ranks.size()) == plan.mesh().num_ranks());
   std::vector<std::span<const step::SealedProgram>> programs;
   for (const RankSetup& rank : ranks) programs.push_back(rank.programs);
   SIGNET_RETURN_IF_ERROR(Preflight(plan, programs));
 
-  auto state = std::make_unique<State>(plan.mesh(), deadline);
+  if (groups == nullptr) {
+    groups = std::make_unique<collective::GroupSet>(plan.mesh(), deadline);
+  }
+  auto state = std::make_unique<State>(std::move(groups), ranks.size());
   for (size_t r = 0; r < ranks.size(); ++r) {
+    if (ranks[r].device == nullptr) continue;
+    state->here.push_back(r);
     RankDriver& driver = state->ranks[r];
     driver.device = std::move(ranks[r].device);
     SIGNET_RETURN_IF_ERROR(driver.device->JoinGroups(plan.mesh().num_ranks()));
@@ -134,14 +144,16 @@ Result<std::unique_ptr<MeshExecutor>> MeshExecutor::Make(
         driver.programs,
         ProgramSet::Make(ranks[r].programs, plan, weights, driver.device.get(),
                          ranks[r].observer,
-                         state->groups.of(Rank(static_cast<int32_t>(r)))));
-    driver.executor.emplace(driver.device.get());
+                         state->groups->of(Rank(static_cast<int32_t>(r)))));
+    driver.executor.emplace(driver.device.get(), state->groups.get());
   }
   // All ranks are bound before any driver starts; the executor stops those
   // that did when one does not.
   std::unique_ptr<MeshExecutor> executor(new MeshExecutor(std::move(state)));
   State* shared = executor->state_.get();
-  for (size_t r = 1; r < shared->ranks.size(); ++r) {
+  SIGNET_CHECK(!shared->here.empty());
+  for (size_t i = 1; i < shared->here.size(); ++i) {
+    const size_t r = shared->here[i];
     SIGNET_ASSIGN_OR_RETURN(std::thread driver,
                             shared->ranks[r].device->StartDriver([shared, r] {
                               shared->Drive(shared->ranks[r]);
@@ -153,6 +165,10 @@ Result<std::unique_ptr<MeshExecutor>> MeshExecutor::Make(
 
 int MeshExecutor::num_ranks() const {
   return static_cast<int>(state_->ranks.size());
+}
+
+Rank MeshExecutor::first_here() const {
+  return Rank(static_cast<int32_t>(state_->here.front()));
 }
 
 ProgramSet& MeshExecutor::programs(Rank rank) {
@@ -180,7 +196,7 @@ Result<const BoundProgram*> MeshExecutor::Prefill(
 }
 
 void MeshExecutor::Reset() {
-  state_->groups.Reset();
+  state_->groups->Reset();
   state_->first_failed.store(nullptr, std::memory_order_relaxed);
   state_->poisoned = false;
 }

@@ -1,8 +1,10 @@
 #pragma once
-// The ranks of a mesh as threads of this process, in lockstep: one driver a
-// rank, each with a device, arenas and programs of its own; collectives are
+// The ranks of a mesh in lockstep: one driver a rank, each a thread of this
+// process with a device, arenas and programs of its own; collectives are
 // rendezvous of the drivers. The mesh of one is the same with no other driver.
-// One thread drives a MeshExecutor (it is the driver of rank 0).
+// With groups of processes only some of the ranks run here, and every process
+// makes the same calls. One thread drives a MeshExecutor (it is the driver of
+// the first rank that runs here).
 
 #include <chrono>
 #include <cstdint>
@@ -12,6 +14,7 @@
 
 #include "backend/device.h"
 #include "base/result.h"
+#include "collective/rank_groups.h"
 #include "exec/executor.h"
 #include "exec/program_set.h"
 #include "plan/model_plan.h"
@@ -22,31 +25,37 @@ namespace signet::exec {
 
 /// What one rank brings.
 struct RankSetup {
-  std::unique_ptr<backend::Device> device;
+  std::unique_ptr<backend::Device> device;  // null: runs in another process
   std::span<const step::SealedProgram> programs;  // of this rank, read once
   TapObserver* observer = nullptr;                // may be null
 };
 
 class MeshExecutor {
  public:
-  /// The preflight of F2, then arenas and bound programs of every rank; no
-  /// rank launches anything. One setup a rank, in rank order.
+  /// The preflight of F2 over all ranks, then arenas and bound programs of
+  /// those that run here; no rank launches anything. One setup a rank, in rank
+  /// order. `groups` as MakeGroups gives them; null when all ranks run here:
+  /// then the ranks meet as threads, with `deadline`.
   static Result<std::unique_ptr<MeshExecutor>> Make(
       const plan::ModelPlan& plan,
       std::shared_ptr<const store::WeightVersion> weights,
       std::vector<RankSetup> ranks,
+      std::unique_ptr<collective::RankGroups> groups = nullptr,
       std::chrono::milliseconds deadline = std::chrono::seconds(30));
   ~MeshExecutor();
   MeshExecutor(const MeshExecutor&) = delete;
   MeshExecutor& operator=(const MeshExecutor&) = delete;
 
   int num_ranks() const;
+  /// `rank` runs here.
   ProgramSet& programs(Rank rank);
+  /// The first that does.
+  Rank first_here() const;
 
   /// One call on every rank: the decode bucket or prefill chunk that
-  /// ProgramSet chooses for `rows`; returns rank 0's program, whose outputs
-  /// are valid until the next call. On an error the group is poisoned (X5):
-  /// every call fails until Reset.
+  /// ProgramSet chooses for `rows`; returns the program of the first rank
+  /// here, whose outputs are valid until the next call. On an error the group
+  /// is poisoned (X5): every call fails until Reset.
   Result<const BoundProgram*> Decode(
       std::span<const RowInput> rows,
       std::span<const backend::SamplingRow> sampling);

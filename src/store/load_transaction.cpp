@@ -19,17 +19,36 @@ uint64_t NextGeneration() {
   return next.fetch_add(1, std::memory_order_relaxed);
 }
 
-// Every range a program will read, in file order.
-std::vector<FileRange> WeightRanges(const model::Manifest& manifest) {
+// Every range that a program of these ranks will read, in file order.
+std::vector<FileRange> WeightRanges(const plan::ModelPlan& plan,
+                                    const std::vector<Rank>& ranks) {
+  const model::Manifest& manifest = plan.manifest();
   std::vector<FileRange> ranges;
-  for (const model::WeightEntry& entry : manifest.weights()) {
-    if (!entry.alias_of) ranges.push_back(entry.source);
+  // An alias is read where its owner lies, maybe by a rank that holds no owner.
+  IdVector<WeightId, uint8_t> read(manifest.weights().size());
+  for (size_t i = 0; i < manifest.weights().size(); ++i) {
+    const WeightId id(static_cast<int32_t>(i));
+    const bool held = std::any_of(ranks.begin(), ranks.end(), [&](Rank rank) {
+      return plan.weights().shard(id, rank).held;
+    });
+    if (held) read[manifest.weights()[id].alias_of.value_or(id)] = 1;
+  }
+  for (size_t i = 0; i < read.size(); ++i) {
+    const WeightId id(static_cast<int32_t>(i));
+    if (read[id] != 0) ranges.push_back(manifest.weights()[id].source);
   }
   for (const model::ExpertGroup& group : manifest.expert_groups()) {
-    for (const model::ExpertProjection* projection :
-         {&group.gate, &group.up, &group.down}) {
-      ranges.insert(ranges.end(), projection->sources.begin(),
-                    projection->sources.end());
+    for (int32_t e = 0; e < static_cast<int32_t>(group.num_experts); ++e) {
+      const ExpertId expert(e);
+      const bool held = std::any_of(ranks.begin(), ranks.end(), [&](Rank rank) {
+        const plan::ExpertView* view = plan.experts().View(group.layer, rank);
+        return view != nullptr && view->Local(expert).has_value();
+      });
+      if (!held) continue;
+      for (const model::ExpertProjection* projection :
+           {&group.gate, &group.up, &group.down}) {
+        ranges.push_back(projection->sources[expert]);
+      }
     }
   }
   std::sort(ranges.begin(), ranges.end(),
@@ -46,19 +65,23 @@ LoadTransaction::LoadTransaction(std::shared_ptr<const plan::ModelPlan> plan,
                                  std::vector<backend::Device*> devices)
     : plan_(std::move(plan)), devices_(std::move(devices)) {
   SIGNET_CHECK(static_cast<int>(devices_.size()) == plan_->mesh().num_ranks());
+  SIGNET_CHECK(std::any_of(devices_.begin(), devices_.end(),
+                           [](auto* device) { return device != nullptr; }));
 }
 
 Result<void> LoadTransaction::Read(const Progress& progress) {
   const model::Checkpoint& checkpoint = plan_->manifest().checkpoint();
   SIGNET_RETURN_IF_ERROR(checkpoint.CheckUnchanged());
+  backend::Device* const mapper = *std::find_if(
+      devices_.begin(), devices_.end(), [](auto* d) { return d != nullptr; });
   for (const model::OpenedFile& file : checkpoint.weight_files()) {
     SIGNET_ASSIGN_OR_RETURN(
         backend::FileMapping mapping,
-        devices_.front()->Map(file.descriptor(),
-                              Bytes(file.identity().size_bytes), file.path()));
+        mapper->Map(file.descriptor(), Bytes(file.identity().size_bytes),
+                    file.path()));
     mappings_.Push(std::move(mapping));
   }
-  for (const FileRange& range : WeightRanges(plan_->manifest())) {
+  for (const FileRange& range : WeightRanges(*plan_, RanksHere())) {
     if (Bytes(range.end_bytes) <= mappings_[range.file].size()) continue;
     return Fail(FailureKind::kChangedFile,
                 checkpoint.weight_files()[range.file].path(),
@@ -66,19 +89,31 @@ Result<void> LoadTransaction::Read(const Progress& progress) {
   }
   SIGNET_RETURN_IF_ERROR(PopulateRanges(progress));
   for (int r = 0; r < plan_->mesh().num_ranks(); ++r) {
+    backend::Device* const device = devices_[static_cast<size_t>(r)];
+    if (device == nullptr) {
+      ranks_.emplace_back();
+      continue;
+    }
     SIGNET_ASSIGN_OR_RETURN(
         WeightVersion::RankWeights weights,
-        LoadRank(backend::LoadKey(), *plan_, mappings_, Rank(r),
-                 *devices_[static_cast<size_t>(r)]));
+        LoadRank(backend::LoadKey(), *plan_, mappings_, Rank(r), *device));
     ranks_.push_back(std::move(weights));
   }
   // A file may have changed while it was read.
   return checkpoint.CheckUnchanged();
 }
 
+std::vector<Rank> LoadTransaction::RanksHere() const {
+  std::vector<Rank> ranks;
+  for (size_t r = 0; r < devices_.size(); ++r) {
+    if (devices_[r] != nullptr) ranks.push_back(Rank(static_cast<int32_t>(r)));
+  }
+  return ranks;
+}
+
 Result<void> LoadTransaction::PopulateRanges(const Progress& progress) {
   constexpr uint64_t kPieceBytes = uint64_t{16} << 20;
-  const std::vector<FileRange> ranges = WeightRanges(plan_->manifest());
+  const std::vector<FileRange> ranges = WeightRanges(*plan_, RanksHere());
   const auto& files = plan_->manifest().checkpoint().weight_files();
   Bytes total;
   for (const FileRange& range : ranges) total += Bytes(range.size_bytes());

@@ -18,8 +18,9 @@ class LoadTransaction {
   using Progress = std::function<void(Bytes done, Bytes total)>;
 
   /// `devices`, one a rank, must outlive the committed version; the first maps
-  /// the files. The files are those the manifest holds open, never re-opened
-  /// by path (A3).
+  /// the files. A rank without a device runs in another process, and nothing
+  /// of it is loaded here; at least one has one. The files are those the
+  /// manifest holds open, never re-opened by path (A3).
   LoadTransaction(std::shared_ptr<const plan::ModelPlan> plan,
                   std::vector<backend::Device*> devices);
   /// Rolls back what is not committed.
@@ -36,6 +37,7 @@ class LoadTransaction {
   Result<std::shared_ptr<const WeightVersion>> Commit() &&;
 
  private:
+  std::vector<Rank> RanksHere() const;
   Result<void> PopulateRanges(const Progress& progress);
   // T4: as many entries as the rank owns, each within memory of its device.
   Result<void> CommitTables(Rank rank) const;
