@@ -259,9 +259,13 @@ TEST_P(FaultWalk, T5_EveryPointOfEveryPhaseIsSurvived) {
   EXPECT_GE(walked_, 200);
 }
 
-INSTANTIATE_TEST_SUITE_P(Meshes, FaultWalk, ::testing::Values("single", "ep=4"),
+constexpr std::array<const char*, 3> kMeshes = {"single", "ep=4", "tp=2"};
+
+INSTANTIATE_TEST_SUITE_P(Meshes, FaultWalk, ::testing::ValuesIn(kMeshes),
                          [](const auto& info) {
-                           return info.index == 0 ? "single" : "ep4";
+                           std::string name(info.param);
+                           std::erase(name, '=');
+                           return name;
                          });
 
 }  // namespace

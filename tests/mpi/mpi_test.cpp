@@ -104,7 +104,7 @@ TEST_F(Mpi, N2_ProcessesDrawTheTokensOfThreads) {
     int ranks;
     const char* mesh;
   };
-  const std::vector<std::string> more = {"-n", "24", "--json"};
+  const std::vector<std::string> more = {"-n", "12", "--json"};
   for (const Case& c : {Case{2, "ep=2"}, Case{4, "ep=4"}, Case{2, "pp=2"},
                         Case{2, "tp=2"}, Case{4, "pp=2,ep=2"}}) {
     SCOPED_TRACE(c.mesh);
@@ -118,7 +118,7 @@ TEST_F(Mpi, N2_ProcessesDrawTheTokensOfThreads) {
     processes.insert(processes.end(), more.begin(), more.end());
     // One object: rank 0 alone prints.
     const json got = Parse(Launch(c.ranks, processes));
-    EXPECT_EQ(got["tokens"].size(), 24u);
+    EXPECT_EQ(got["tokens"].size(), 12u);
     EXPECT_EQ(got["tokens"], wanted["tokens"]);
     EXPECT_EQ(got["contract"], wanted["contract"]);
     EXPECT_EQ(got["devices"], wanted["devices"]);

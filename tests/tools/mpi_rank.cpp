@@ -128,7 +128,7 @@ int Transport() {
     for (const Axis axis : topology::kAllAxes) {
       Communicator* const end = own.Along(axis);
       if (end == nullptr) continue;
-      for (int round = 0; round < 20; ++round) {
+      for (int round = 0; round < 4; ++round) {
         for (const int64_t elements : {1, 1001, 40000}) {
           errors += Reduce(*end, elements);
         }
