@@ -102,6 +102,11 @@ class VerifyCommand : public Command {
     }
     const Result<evidence::VerifyReport> report = evidence::Verify(request_);
     if (!report) return Report(report.error(), json_);
+    if (!out_.empty()) {
+      const Result<void> written = evidence::WriteReceipt(
+          evidence::ReceiptJson(*report, BuildId()), out_);
+      if (!written) return Report(written.error(), json_);
+    }
     const int printed =
         PrintResult(json_ ? ToJson(*report) : evidence::ReportText(*report));
     if (printed != kExitDone) return printed;
