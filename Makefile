@@ -2,7 +2,7 @@
 # where it can do its job; on a prepared machine nothing is installed.
 BUILD := build/release
 
-.PHONY: demo test check soak clean format
+.PHONY: demo test check soak mutants clean format
 
 demo:
 	@tools/install_packages.sh build
@@ -35,6 +35,10 @@ soak:
 	@cmake --preset release >/dev/null
 	@cmake --build $(BUILD) --target tests_soak
 	SIGNET_SOAK_COMBINATIONS=$(SOAK_COMBINATIONS) $(BUILD)/bin/tests_soak
+
+mutants:
+	@tools/install_packages.sh build
+	@tools/mutants
 
 clean:
 	rm -rf build
