@@ -52,6 +52,9 @@ TEST(Mesh, M1_RefusesARepeatedAxisAndTooManyRanks) {
       Refuses(MeshSpec::Parse("ep=4097"), RejectionCode::kMeshTooLarge));
   EXPECT_TRUE(Refuses(MeshSpec::Parse("pp=4294967296,ep=4294967296"),
                       RejectionCode::kMeshTooLarge));
+  // 2^12 * 2^62: no ranks at all to who multiplies without looking.
+  EXPECT_TRUE(Refuses(MeshSpec::Parse("pp=4096,ep=4611686018427387904"),
+                      RejectionCode::kMeshTooLarge));
 }
 
 TEST(Mesh, M1_LastAxisIsFastest) {

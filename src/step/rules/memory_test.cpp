@@ -323,6 +323,7 @@ TEST(Placement, S6_GroupsAreTheMeshsOwn) {
             mismatch);
   EXPECT_EQ(broken([](D& d) { Nth<Broadcast>(d).root = Rank(1); }), mismatch);
   EXPECT_EQ(broken([](D& d) { ++Nth<AllReduce>(d).elements; }), mismatch);
+  EXPECT_EQ(broken([](D& d) { --Nth<AllReduce>(d).elements; }), mismatch);
   EXPECT_EQ(broken([](D& d) { Nth<AllReduce>(d).elements = -1; }), mismatch);
   EXPECT_EQ(broken([](D& d) {
               auto& ranks = Nth<BandTransfer>(d).group.ranks;
