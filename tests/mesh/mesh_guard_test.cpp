@@ -10,7 +10,7 @@
 
 #include "backend/cpu/cpu_device.h"
 #include "exec/mesh_executor.h"
-#include "mesh/running_mesh.h"
+#include "support/running_mesh.h"
 #include "store/load_transaction.h"
 #include "support/running_model.h"
 
