@@ -104,6 +104,9 @@ std::vector<Wrong> AllWrong() {
   all.push_back({"LayersText",
                  {"synth", "demo", "/tmp/never", "--layers", "few"},
                  {"--layers: got \"few\""}});
+  all.push_back({"LauncherWord",
+                 {"run", "demo", "--launcher", "slurm", "-p", "a"},
+                 {"--launcher: got \"slurm\", want threads or mpi"}});
   all.push_back({"ExpertsWord",
                  {"run", "demo", "--experts", "mine", "-p", "a"},
                  {"--experts: got \"mine\", want split or owned"}});
@@ -116,8 +119,8 @@ std::vector<Wrong> AllWrong() {
   all.push_back(
       {"PositionsZero", {"verify", "demo", "-n", "0"}, {"-n: got \"0\""}});
   // Flags that later versions may have are as unknown as any other.
-  for (const char* flag : {"--system", "--prompts", "--stop", "--launcher",
-                           "--verify-files", "--emulate", "--frobnicate"}) {
+  for (const char* flag : {"--system", "--prompts", "--stop", "--verify-files",
+                           "--emulate", "--frobnicate"}) {
     std::string name = "Unknown";
     for (const char* at = flag; *at != '\0'; ++at) {
       if (*at != '-') name += *at;
