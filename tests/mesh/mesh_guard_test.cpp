@@ -10,8 +10,8 @@
 
 #include "backend/cpu/cpu_device.h"
 #include "exec/mesh_executor.h"
-#include "support/running_mesh.h"
 #include "store/load_transaction.h"
+#include "support/running_mesh.h"
 #include "support/running_model.h"
 
 namespace signet::testing {
