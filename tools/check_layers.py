@@ -7,6 +7,8 @@
 The rules, beside the levels below:
   - A public header includes only public headers.
   - `cli` includes only public headers and rooms of level 7.
+  - What writes programs (`plan`, `step`, `lower`) sees no memory: it includes
+    neither `backend` nor `collective` nor `store` (contract P7).
   - Inside `backend`, the folders cpu, gpu and null include the interface
     (files directly in backend/) and themselves, never each other.
   - `backend/kernel_bench.h` opens the kernels to tests and benchmarks; nothing
@@ -44,6 +46,12 @@ LEVELS = {
 # other way round: both are at level 5, and a program reaches the executor
 # sealed, from whoever asked for it.
 EXCEPTIONS = {}
+
+# Rooms that are lower and yet out of reach (contract P7).
+OUT_OF_REACH = {
+    room: {"backend", "collective", "store"}
+    for room in ("plan", "step", "lower")
+}
 
 # Public headers that are part of every room's language. The others are the
 # API: `engine` implements it, and what lies above uses it.
@@ -125,6 +133,8 @@ def check_room(file, quoted, target):
         if LEVELS[first] != 7:
             return "cli includes only signet/ and rooms of level 7"
         return None
+    if first in OUT_OF_REACH.get(room, ()):
+        return f"{room} writes programs and sees no memory, so not {first}"
     if LEVELS[first] >= level:
         return (f"{room} (level {level}) includes "
                 f"{first} (level {LEVELS[first]})")
