@@ -150,6 +150,18 @@ const OneEdit kEdits[] = {
                                          : ScheduleRow(1);
      },
      {kUnscheduled, kMissing}},
+    {"S1_ARowMoreOfAnotherStage",
+     Sample::kFirstStage,
+     [](D& d) {
+       auto reduce = Nth<step::AllReduce>(d);
+       reduce.row = ScheduleRow(2);  // in order, behind the transfer
+       reduce.out = Spare(d, "l0.middle");
+       d.steps.insert(
+           d.steps.begin() +
+               static_cast<std::ptrdiff_t>(IndexOf(d, "band_transfer")) + 1,
+           reduce);
+     },
+     {kUnscheduled}},
     {"S2_TheResidualOfAnEarlierPointSent",
      Sample::kFirstStage,
      [](D& d) { Nth<step::BandTransfer>(d).x = IdOf(d, "l0.middle"); },
