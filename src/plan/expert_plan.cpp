@@ -6,6 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "plan/layouter.h"
+
 namespace signet::plan {
 namespace {
 
@@ -126,6 +128,7 @@ Result<ExpertPlan> ExpertPlan::Make(const model::Manifest& manifest,
   const int64_t owners = split ? 1 : ranks;
   plan.views_.resize(dims.size());
   plan.bytes_.resize(dims.size());
+  plan.memory_bytes_.resize(dims.size());
   for (const model::ExpertGroup& group : manifest.expert_groups()) {
     if (auto why = WhyNot(group, plan.parallelism_, axis, ranks)) {
       rejections.Add(*std::move(why));
@@ -138,13 +141,16 @@ Result<ExpertPlan> ExpertPlan::Make(const model::Manifest& manifest,
       if (!dims[r].has_layer(group.layer)) continue;
       const Rank rank(static_cast<int32_t>(r));
       const int64_t coordinate = mesh.Coordinate(axis, rank);
-      Bytes& bytes = plan.bytes_[r];
-      const Bytes gate_up_offset = bytes;
-      const Bytes down_offset =
-          gate_up_offset +
+      const Bytes gate_up =
           ProjectionBytes(group, 2, group.gate.dtype, num_local, local_width);
-      bytes = down_offset + ProjectionBytes(group, 1, group.down.dtype,
-                                            num_local, local_width);
+      const Bytes down =
+          ProjectionBytes(group, 1, group.down.dtype, num_local, local_width);
+      plan.bytes_[r] += gate_up + down;
+      Bytes& end = plan.memory_bytes_[r];
+      const Bytes gate_up_offset = end.AlignUp(kBufferAlignment);
+      const Bytes down_offset =
+          (gate_up_offset + gate_up).AlignUp(kBufferAlignment);
+      end = down_offset + down;
       const ExpertView::Facts facts = {
           .layer = group.layer,
           .rank = rank,
@@ -192,7 +198,8 @@ Bytes ExpertPlan::ExpertBytes(Rank rank) const {
 }
 
 Bytes ExpertPlan::OwnExpertBytes(Rank rank) const {
-  return parallelism_ == Parallelism::kSingle ? Bytes() : ExpertBytes(rank);
+  if (parallelism_ == Parallelism::kSingle) return Bytes();
+  return memory_bytes_[static_cast<size_t>(rank.value())];
 }
 
 }  // namespace signet::plan

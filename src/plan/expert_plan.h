@@ -112,14 +112,15 @@ class ExpertPlan {
   const ExpertView* View(LayerId layer, Rank rank) const;
   /// Bytes of the expert weights that `rank` holds, all layers of its stage.
   Bytes ExpertBytes(Rank rank) const;
-  /// Those of them that lie in the rank's own memory: all, or none when it
-  /// reads them where the files are mapped.
+  /// The rank's own memory for them, alignment between groups included; 0 when
+  /// it reads them where the files are mapped.
   Bytes OwnExpertBytes(Rank rank) const;
 
  private:
   ExpertPlan() = default;
   std::vector<std::vector<ExpertView>> views_;  // [rank][group]
   std::vector<Bytes> bytes_;                    // [rank]
+  std::vector<Bytes> memory_bytes_;             // [rank]
   Parallelism parallelism_ = Parallelism::kSingle;
 };
 

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "lower/lower.h"
+#include "model/checkpoint_testing.h"
 #include "plan/weight_plan.h"
 #include "step/operands.h"
 #include "tests/reject/one_edit.h"
@@ -210,6 +212,21 @@ INSTANTIATE_TEST_SUITE_P(Reject, MeshEdit, ::testing::ValuesIn(kEdits),
                          [](const auto& edit) {
                            return std::string(edit.param.name);
                          });
+
+// Slices of two experts, three columns wide: 192 and 96 bytes a layer.
+TEST(MeshPlan, P4_ExpertsOfAnySizeLieAligned) {
+  nlohmann::json config = model::testing::TinyConfig(model::Family::kQwen35Moe);
+  config["shared_expert_intermediate_size"] = 6;
+  config["num_experts"] = 2;
+  const auto plan = MakePlan(config, {.context = 64}, "tp=2");
+  for (int r = 0; r < 2; ++r) {
+    const auto codes = SealCodes(
+        *lower::LowerModel(*plan, plan->shapes().front(), Rank(r)), *plan);
+    EXPECT_EQ(codes, Codes{}) << Spell(codes);
+    // What is counted as experts is their bytes, not what lies between them.
+    EXPECT_EQ(plan->experts().ExpertBytes(Rank(r)), Bytes(2 * (192 + 96)));
+  }
+}
 
 TEST(MeshPlan, P3b_TheShardsOfAWeightTileIt) {
   const plan::ModelPlan& plan = PlanOf(Sample::kSplit);
