@@ -20,7 +20,7 @@ struct ReduceArgs {
 };
 
 struct GatherArgs {
-  const std::byte* x = nullptr;  // [rows, own block]
+  const std::byte* x = nullptr;  // [rows, own topology::BlockOf(columns)]
   std::byte* out = nullptr;      // [rows, columns], apart from x
   int64_t rows = 0;
   int64_t columns = 0;  // of out
@@ -33,14 +33,6 @@ struct BroadcastArgs {
   uint64_t bytes = 0;
   int root = 0;  // a member
 };
-
-/// A member's part of gathered columns.
-struct ColumnBlock {
-  int64_t first = 0;
-  int64_t count = 0;
-};
-/// Blocks of ceil(columns / members); the last ones are shorter or empty.
-ColumnBlock BlockOf(int64_t columns, int members, int member);
 
 class Communicator {
  public:

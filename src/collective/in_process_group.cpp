@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "collective/fold.h"
+#include "topology/block.h"
 
 namespace signet::collective {
 namespace {
@@ -134,7 +135,9 @@ void InProcessGroup::GatherBy(backend::LaunchKey, Transport transport,
                               int member, const GatherArgs& args,
                               std::byte* staging) {
   if (!Enter(member, args.x, args.out)) return;
-  const auto block = [&](int m) { return BlockOf(args.columns, members(), m); };
+  const auto block = [&](int m) {
+    return topology::BlockOf(args.columns, members(), m);
+  };
   switch (transport) {
     case Transport::kOneShot:
       for (int m = 0; m < members(); ++m) {
@@ -148,7 +151,7 @@ void InProcessGroup::GatherBy(backend::LaunchKey, Transport transport,
       break;
     case Transport::kGather:
       for (int m = 0; m < members(); ++m) {
-        const int64_t bytes = args.rows * block(m).count * args.element_bytes;
+        const int64_t bytes = args.rows * block(m).size * args.element_bytes;
         Copy(X<std::byte>(m), bytes, staging);
         SpreadBlock(staging, args, block(m), args.out);
         staging += bytes;

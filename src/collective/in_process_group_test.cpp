@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backend/kernel_bench.h"
+#include "topology/block.h"
 
 namespace signet::collective {
 namespace {
@@ -130,11 +131,11 @@ TEST(InProcessGroup, EveryTransportGathersUnequalBlocks) {
         Matrix outs(static_cast<size_t>(members),
                     std::vector<float>(whole.size(), NAN));
         AsMembers(group, [&](int m) {
-          const ColumnBlock block = BlockOf(columns, members, m);
+          const topology::Block block = topology::BlockOf(columns, members, m);
           std::vector<float> x;
           for (int64_t row = 0; row < kRows; ++row) {
             const float* from = whole.data() + row * columns + block.first;
-            x.insert(x.end(), from, from + block.count);
+            x.insert(x.end(), from, from + block.size);
           }
           std::vector<float> staging(whole.size());
           const GatherArgs args = {

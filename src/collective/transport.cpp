@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "topology/block.h"
+
 namespace signet::collective {
 namespace {
 
@@ -21,8 +23,8 @@ int64_t LargestOneShot(int members, int64_t elements) {
 }
 
 void SpreadBlock(const std::byte* x, const GatherArgs& args,
-                 const ColumnBlock& block, std::byte* out) {
-  const auto bytes = static_cast<size_t>(block.count * args.element_bytes);
+                 const topology::Block& block, std::byte* out) {
+  const auto bytes = static_cast<size_t>(block.size * args.element_bytes);
   if (bytes == 0) return;
   for (int64_t row = 0; row < args.rows; ++row) {
     std::memcpy(out + (row * args.columns + block.first) * args.element_bytes,

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "collective/communicator.h"
+#include "topology/block.h"
 
 namespace signet::collective {
 
@@ -24,6 +25,6 @@ int64_t LargestOneShot(int members, int64_t elements);
 
 /// A member's block of columns, [rows, block], to its place in the whole.
 void SpreadBlock(const std::byte* x, const GatherArgs& args,
-                 const ColumnBlock& block, std::byte* out);
+                 const topology::Block& block, std::byte* out);
 
 }  // namespace signet::collective

@@ -58,7 +58,7 @@ void CheckTensorParallel(const model::ModelConfig& config, int64_t parts,
   check("linear key heads", config.linear_key_heads);
   check("shared expert's width", config.shared_width);
   check("dense width", config.dense_width);
-  if (BlockOf(config.vocab, parts, parts - 1).size == 0) {
+  if (topology::BlockOf(config.vocab, parts, parts - 1).size == 0) {
     rejections.Add(RejectionCode::kMeshUnsupported, "--mesh",
                    "the tp axis leaves a rank without vocabulary rows",
                    fmt::format("tp={}", parts),

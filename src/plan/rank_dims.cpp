@@ -1,14 +1,6 @@
 #include "plan/rank_dims.h"
 
-#include <algorithm>
-
 namespace signet::plan {
-
-Block BlockOf(int64_t total, int64_t count, int64_t index) {
-  const int64_t block = (total + count - 1) / count;
-  const int64_t first = std::min(total, index * block);
-  return {first, std::min(block, total - first)};
-}
 
 RankDims DimsOf(const model::ModelConfig& config, const topology::Mesh& mesh,
                 Rank rank) {
@@ -32,7 +24,7 @@ RankDims DimsOf(const model::ModelConfig& config, const topology::Mesh& mesh,
       .shared_width = config.shared_width / parts,
   };
   dims.conv_channels = config.conv_channels() / parts;
-  const Block vocab = BlockOf(config.vocab, parts, part);
+  const Block vocab = topology::BlockOf(config.vocab, parts, part);
   dims.first_vocab = vocab.first;
   dims.vocab = vocab.size;
   return dims;

@@ -7,9 +7,12 @@
 
 #include "base/id.h"
 #include "model/config.h"
+#include "topology/block.h"
 #include "topology/mesh.h"
 
 namespace signet::plan {
+
+using topology::Block;
 
 struct RankDims {
   // Layers [first_layer, end_layer) of the model.
@@ -39,14 +42,6 @@ struct RankDims {
   /// under ep every rank draws from its bit-equal logits.
   bool samples() const { return last_stage && part == 0; }
 };
-
-/// The columns that member `index` of `count` holds of `total`: blocks of
-/// ceil(total / count), the last shorter or empty (P3b).
-struct Block {
-  int64_t first;
-  int64_t size;
-};
-Block BlockOf(int64_t total, int64_t count, int64_t index);
 
 /// Admission has proven that the axes divide what they cut.
 RankDims DimsOf(const model::ModelConfig& config, const topology::Mesh& mesh,

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "collective/fold.h"
 #include "collective/in_process_group.h"
+#include "topology/block.h"
 
 namespace signet::collective {
 namespace {
@@ -110,9 +111,11 @@ void MpiCommunicator::ReduceSlices(const ReduceArgs& args) {
 
 void MpiCommunicator::Gather(backend::LaunchKey, const GatherArgs& args) {
   if (poisoned()) return;
-  const auto block = [&](int m) { return BlockOf(args.columns, members(), m); };
+  const auto block = [&](int m) {
+    return topology::BlockOf(args.columns, members(), m);
+  };
   const auto bytes = [&](int m) {
-    return static_cast<uint64_t>(args.rows * block(m).count *
+    return static_cast<uint64_t>(args.rows * block(m).size *
                                  args.element_bytes);
   };
   // Blocks come one after another, in group order, and are then spread.
