@@ -258,12 +258,7 @@ Result<Session> Session::Make(const Model& model, int64_t slots) {
         "bind", bound ? Result<void>() : tl::unexpected<Error>(bound.error())));
   }
   SIGNET_ASSIGN_OR_RETURN(impl->mesh, std::move(bound));
-  std::vector<std::span<int32_t>> page_tables;
-  for (int r = 0; r < made.plan->mesh().num_ranks(); ++r) {
-    if (!made.IsHere(Rank(r))) continue;
-    page_tables.push_back(impl->mesh->programs(Rank(r)).page_table());
-  }
-  impl->state.emplace(made.plan->pool(), options.batch, std::move(page_tables));
+  impl->state.emplace(impl->mesh->MakeSequences(*made.plan));
   for (int64_t slot = slots - 1; slot >= 0; --slot) {
     impl->free_slots.push_back(SequenceSlot(static_cast<int32_t>(slot)));
   }

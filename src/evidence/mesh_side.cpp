@@ -68,7 +68,7 @@ Result<std::unique_ptr<MeshSide>> MeshSide::Start(const SidePlan* side,
   SIGNET_ASSIGN_OR_RETURN(
       made->mesh_, StartRanks(*side->plan, side->programs, made->weights_,
                               threads, observers));
-  made->state_.emplace(MakeSequences(*side->plan, *made->mesh_));
+  made->state_.emplace(made->mesh_->MakeSequences(*side->plan));
   std::vector<const step::SealedProgram*> programs;
   for (const auto& rank : side->programs) programs.push_back(&rank.front());
   made->gatherer_.emplace(*side->plan, programs);

@@ -34,14 +34,4 @@ Result<std::unique_ptr<exec::MeshExecutor>> StartRanks(
   return exec::MeshExecutor::Make(plan, std::move(weights), std::move(ranks));
 }
 
-exec::SequenceState MakeSequences(const plan::ModelPlan& plan,
-                                  exec::MeshExecutor& mesh) {
-  std::vector<std::span<int32_t>> page_tables;
-  for (int r = 0; r < mesh.num_ranks(); ++r) {
-    page_tables.push_back(mesh.programs(Rank(r)).page_table());
-  }
-  return exec::SequenceState(plan.pool(), plan.options().batch,
-                             std::move(page_tables));
-}
-
 }  // namespace signet::evidence

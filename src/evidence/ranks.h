@@ -27,8 +27,4 @@ Result<std::unique_ptr<exec::MeshExecutor>> StartRanks(
     std::shared_ptr<const store::WeightVersion> weights, int threads,
     const std::vector<exec::TapObserver*>& observers);
 
-/// The sequences of the plan's slots on those ranks, which must outlive them.
-exec::SequenceState MakeSequences(const plan::ModelPlan& plan,
-                                  exec::MeshExecutor& mesh);
-
 }  // namespace signet::evidence

@@ -167,6 +167,15 @@ int MeshExecutor::num_ranks() const {
   return static_cast<int>(state_->ranks.size());
 }
 
+SequenceState MeshExecutor::MakeSequences(const plan::ModelPlan& plan) {
+  std::vector<std::span<int32_t>> page_tables;
+  for (const size_t r : state_->here) {
+    page_tables.push_back(state_->ranks[r].programs->page_table());
+  }
+  return SequenceState(plan.pool(), plan.options().batch,
+                       std::move(page_tables));
+}
+
 Rank MeshExecutor::first_here() const {
   return Rank(static_cast<int32_t>(state_->here.front()));
 }

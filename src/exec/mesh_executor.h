@@ -17,6 +17,7 @@
 #include "collective/rank_groups.h"
 #include "exec/executor.h"
 #include "exec/program_set.h"
+#include "exec/sequence_state.h"
 #include "plan/model_plan.h"
 #include "step/program.h"
 #include "store/weight_version.h"
@@ -47,6 +48,9 @@ class MeshExecutor {
   MeshExecutor& operator=(const MeshExecutor&) = delete;
 
   int num_ranks() const;
+  /// The empty sequences of the plan's slots on the ranks that run here, whose
+  /// page tables they keep equal; this must outlive them.
+  SequenceState MakeSequences(const plan::ModelPlan& plan);
   /// `rank` runs here.
   ProgramSet& programs(Rank rank);
   /// The first that does.

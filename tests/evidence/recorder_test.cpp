@@ -24,7 +24,6 @@ namespace {
 
 using evidence::Keep;
 using evidence::MakeDevices;
-using evidence::MakeSequences;
 using evidence::Piece;
 using evidence::RankRecord;
 using evidence::Recorder;
@@ -72,7 +71,7 @@ class TwoRanks {
     }
     mesh_ = ValueOrDie(StartRanks(
         *plan_, programs_, ValueOrDie(std::move(load).Commit()), 2, observers));
-    state_.emplace(MakeSequences(*plan_, *mesh_));
+    state_.emplace(mesh_->MakeSequences(*plan_));
   }
 
   const plan::ModelPlan& plan() const { return *plan_; }

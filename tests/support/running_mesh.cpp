@@ -36,12 +36,8 @@ RunningMesh::RunningMesh(const std::filesystem::path& folder,
   }
   executor_ =
       ValueOrDie(exec::MeshExecutor::Make(*plan_, weights_, std::move(ranks)));
-  std::vector<std::span<int32_t>> page_tables;
-  for (int r = 0; r < num_ranks; ++r) {
-    page_tables.push_back(executor_->programs(Rank(r)).page_table());
-  }
-  state_ = std::make_unique<exec::SequenceState>(plan_->pool(), options.batch,
-                                                 std::move(page_tables));
+  state_ =
+      std::make_unique<exec::SequenceState>(executor_->MakeSequences(*plan_));
   drawn_.resize(static_cast<size_t>(num_ranks));
 }
 
