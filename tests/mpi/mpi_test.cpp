@@ -55,8 +55,11 @@ class Mpi : public ::testing::Test {
   Outcome Launch(int ranks, std::vector<std::string> arguments) {
     return RunProcess(mpirun_, Start(ranks, std::move(arguments)));
   }
+  // The first rank to exit must not end the others before they have spoken.
   Outcome Rank(int ranks, std::vector<std::string> arguments) {
-    arguments.insert(arguments.begin(), MPI_RANK_BINARY);
+    const std::vector<std::string> program = {
+        "--mca", "orte_abort_on_non_zero_status", "0", MPI_RANK_BINARY};
+    arguments.insert(arguments.begin(), program.begin(), program.end());
     return Launch(ranks, std::move(arguments));
   }
   static std::vector<std::string> Run(const std::string& mesh,
@@ -146,10 +149,9 @@ TEST_F(Mpi, ARefusalThatAllShareIsToldOnce) {
 // Every rank of the program says `text`, and exits as refused.
 void ExpectEveryRankRefuses(const Outcome& outcome, int ranks,
                             const std::string& text) {
-  EXPECT_EQ(outcome.exit_code, 3) << outcome.err;
   for (int r = 0; r < ranks; ++r) {
     EXPECT_THAT(outcome.err,
-                HasSubstr("rank " + std::to_string(r) + ": " + text));
+                HasSubstr("rank " + std::to_string(r) + ": exit 3: " + text));
   }
 }
 

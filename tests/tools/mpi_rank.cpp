@@ -18,6 +18,8 @@
 #include "signet/plan.h"
 #include "signet/session.h"
 #include "signet/world.h"
+#include "support/running_model.h"
+#include "topology/block.h"
 
 namespace signet {
 namespace {
@@ -46,16 +48,6 @@ int Tell(int rank, const std::string& text) {
   return 1;
 }
 
-topology::Mesh MakeMesh(const std::string& text) {
-  const topology::MeshSpec spec = *topology::MeshSpec::Parse(text);
-  std::vector<topology::DeviceIdentity> devices;
-  for (int r = 0; r < spec.num_ranks(); ++r) {
-    devices.push_back(
-        {.backend = "cpu", .uuid = std::to_string(r), .ordinal = r});
-  }
-  return *topology::Mesh::Make(spec, devices, topology::Emulation::kAllowed);
-}
-
 int Reduce(Communicator& end, int64_t elements) {
   std::vector<std::vector<float>> all;
   std::vector<const float*> sources;
@@ -77,12 +69,12 @@ int Reduce(Communicator& end, int64_t elements) {
 int Gather(Communicator& end, int64_t rows, int64_t columns) {
   std::vector<float> wanted;
   for (int64_t i = 0; i < rows * columns; ++i) wanted.push_back(Value(0, i));
-  const collective::ColumnBlock block =
-      collective::BlockOf(columns, end.members(), end.member());
+  const topology::Block block =
+      topology::BlockOf(columns, end.members(), end.member());
   std::vector<float> x;
   for (int64_t row = 0; row < rows; ++row) {
     const float* from = wanted.data() + row * columns + block.first;
-    x.insert(x.end(), from, from + block.count);
+    x.insert(x.end(), from, from + block.size);
   }
   std::vector<float> out(wanted.size(), -1);
   end.Gather(KernelBench::Launch(), {.x = Raw(x.data()),
@@ -120,7 +112,7 @@ int Transport() {
   const std::string spec = size == 4 ? "pp=2,ep=2" : fmt::format("ep={}", size);
   int errors = 0;
   for (const std::string& text : {spec, fmt::format("pp={}", size)}) {
-    const topology::Mesh mesh = MakeMesh(text);
+    const topology::Mesh mesh = testing::CpuMesh(text);
     collective::AxisSizes sizes;
     sizes.fill({.reduce_elements = 40000, .gather_bytes = 4 * 7 * 1001});
     const auto groups = world->MakeGroups(mesh, sizes);
@@ -164,7 +156,8 @@ int Transport() {
 int Silent() {
   const auto world = Start(milliseconds(2000));
   const int last = world->size() - 1;
-  const topology::Mesh mesh = MakeMesh(fmt::format("pp={}", world->size()));
+  const topology::Mesh mesh =
+      testing::CpuMesh(fmt::format("pp={}", world->size()));
   const auto groups = world->MakeGroups(mesh, {});
   const collective::RankCommunicators& own = groups->of(Rank(world->rank()));
   if (world->rank() == last) {
@@ -188,10 +181,16 @@ int Silent() {
   return 1;
 }
 
-int End(World& world, const Error& error) {
-  Tell(world.rank(), Describe(error));
-  if (!world.Leave()) return 1;
+// With the status this process will exit with: mpirun gives that of no rank
+// when it lets all of them speak.
+int Refused(int rank, const Error& error) {
+  Tell(rank, fmt::format("exit {}: {}", ExitCode(error), Describe(error)));
   return ExitCode(error);
+}
+
+int End(World& world, const Error& error) {
+  const int code = Refused(world.rank(), error);
+  return world.Leave() ? code : 1;
 }
 
 // Rank 1 is another build.
@@ -200,8 +199,7 @@ int Build(int rank) {
       World::JoinMpi({.build_id = rank == 1 ? "other" : "mine",
                       .deadline = milliseconds(30000)});
   if (world) return Tell(rank, "joined");
-  Tell(rank, Describe(world.error()));
-  return ExitCode(world.error());
+  return Refused(rank, world.error());
 }
 
 // Rank 1 is asked for something else: another contract, source or prompt.
