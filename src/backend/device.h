@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -76,7 +77,36 @@ struct StridedRows {
   uint64_t rows;
   uint64_t row_bytes;
   uint64_t stride_bytes;
+  /// The open file that `data` maps, and where in it `data` begins; -1 for
+  /// memory of no file. A device may read the file instead.
+  int fd = -1;
+  uint64_t file_offset = 0;
 };
+
+/// An expert table where kernels read it.
+struct CommittedTable {
+  const ExpertPointers* experts = nullptr;   // [E_r]
+  const int32_t* global_to_local = nullptr;  // [E]
+};
+
+/// Called with the bytes that Copy has brought over so far.
+using CopyProgress = std::function<void(Bytes)>;
+
+/// A part of a memory and of its mirror on the host.
+struct MirrorPart {
+  std::byte* device = nullptr;
+  std::byte* host = nullptr;
+  uint64_t bytes = 0;
+};
+
+/// Launches recorded once and replayed as one.
+class Replay {
+ public:
+  virtual ~Replay() = default;
+  virtual void Launch(LaunchKey) = 0;
+};
+
+inline constexpr size_t kMaxMirrorParts = 8;
 
 /// What is true of a device as long as the process lives.
 struct DeviceFacts {
@@ -98,8 +128,10 @@ class Device {
   /// process.
   virtual Bytes FreeMemory() const = 0;
 
-  /// Reserves `size` bytes of zeros. `alignment` is a power of two. Failure:
-  /// kMemory, naming class and size. The memory must not outlive the device.
+  /// Reserves `size` bytes of zeros. `alignment` is a power of two. The host
+  /// reaches memory for io and tables, through a mirror where kernels have
+  /// memory of their own. Failure: kMemory, naming class and size. The memory
+  /// must not outlive the device.
   virtual Result<Memory> Allocate(MemoryClass memory_class, Bytes size,
                                   uint64_t alignment) = 0;
   /// Maps the first `size` bytes of an open file, read-only; the descriptor may
@@ -113,18 +145,42 @@ class Device {
                             const std::string& path) = 0;
 
   /// Copies weights to `offset` in `to`, compact; `to` is of this device and
-  /// holds them. Failure: kDevice.
+  /// holds them. May return before they are there: Settle waits. `from` must
+  /// last until then. Failure: kDevice, kIo.
   virtual Result<void> Copy(LoadKey, const Memory& to, uint64_t offset,
                             const StridedRows& from) = 0;
+  /// Returns when everything copied is in place, or the first failure of a
+  /// copy; `progress`, which may be empty, is called on this thread meanwhile.
+  virtual Result<void> Settle(LoadKey, const CopyProgress& progress) = 0;
   /// Makes a rank's expert table, checked before, what kernels may read: once
-  /// (contract T4). It outlives its use. Failure: kDevice.
-  virtual Result<void> CommitTable(LoadKey,
-                                   std::span<const ExpertPointers> table) = 0;
+  /// (contract T4). A device with memory of its own puts it at `offset` of
+  /// `memory`; else kernels read the given memory, which outlives their use.
+  /// Failure: kDevice.
+  virtual Result<CommittedTable> CommitTable(
+      LoadKey, std::span<const ExpertPointers> experts,
+      std::span<const int32_t> global_to_local, const Memory& memory,
+      uint64_t offset) = 0;
 
   /// Readies the device to meet those of the other ranks. Failure: kDevice.
   virtual Result<void> JoinGroups(int num_ranks) = 0;
   /// Starts the thread that drives this device. Failure: kDevice.
   virtual Result<std::thread> StartDriver(std::function<void()> body) = 0;
+  /// Launches the copies from mirrors to what kernels read, and back. At most
+  /// kMaxMirrorParts. Nothing where the host writes the memory itself.
+  virtual void Feed(LaunchKey, std::span<const MirrorPart> parts) = 0;
+  virtual void Fetch(LaunchKey, std::span<const MirrorPart> parts) = 0;
+  /// Records what `enqueue` launches instead of running it; null where there
+  /// is nothing to gain. Failure: kDevice.
+  virtual Result<std::unique_ptr<Replay>> Record(
+      LaunchKey, const std::function<void()>& enqueue) = 0;
+  /// Returns when everything launched is done. Failure: kDevice.
+  virtual Result<void> Wait(LaunchKey) = 0;
+  /// Copies memory of this device to the host, for observers and tests, after
+  /// what was launched before. Failure: kDevice.
+  virtual Result<void> Download(const std::byte* from, Bytes size,
+                                std::byte* to) = 0;
+  /// Sets every byte, for tests of dirty memory (X4). Failure: kDevice.
+  virtual Result<void> Fill(Memory& memory, std::byte value) = 0;
   /// Whether what was launched has failed: asked after every launch, so that a
   /// rank goes no further. Costs next to nothing.
   virtual bool HasLaunchFailed() = 0;

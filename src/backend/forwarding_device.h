@@ -4,6 +4,7 @@
 // as the device inside.
 
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <thread>
@@ -37,15 +38,39 @@ class ForwardingDevice : public Device {
                     const StridedRows& from) override {
     return inner_.Copy(key, to, offset, from);
   }
-  Result<void> CommitTable(LoadKey key,
-                           std::span<const ExpertPointers> table) override {
-    return inner_.CommitTable(key, table);
+  Result<void> Settle(LoadKey key, const CopyProgress& progress) override {
+    return inner_.Settle(key, progress);
+  }
+  Result<CommittedTable> CommitTable(LoadKey key,
+                                     std::span<const ExpertPointers> experts,
+                                     std::span<const int32_t> global_to_local,
+                                     const Memory& memory,
+                                     uint64_t offset) override {
+    return inner_.CommitTable(key, experts, global_to_local, memory, offset);
   }
   Result<void> JoinGroups(int num_ranks) override {
     return inner_.JoinGroups(num_ranks);
   }
   Result<std::thread> StartDriver(std::function<void()> body) override {
     return inner_.StartDriver(std::move(body));
+  }
+  void Feed(LaunchKey key, std::span<const MirrorPart> parts) override {
+    inner_.Feed(key, parts);
+  }
+  void Fetch(LaunchKey key, std::span<const MirrorPart> parts) override {
+    inner_.Fetch(key, parts);
+  }
+  Result<std::unique_ptr<Replay>> Record(
+      LaunchKey key, const std::function<void()>& enqueue) override {
+    return inner_.Record(key, enqueue);
+  }
+  Result<void> Wait(LaunchKey key) override { return inner_.Wait(key); }
+  Result<void> Download(const std::byte* from, Bytes size,
+                        std::byte* to) override {
+    return inner_.Download(from, size, to);
+  }
+  Result<void> Fill(Memory& memory, std::byte value) override {
+    return inner_.Fill(memory, value);
   }
   bool HasLaunchFailed() override { return inner_.HasLaunchFailed(); }
   AllocationCounts counts() const override { return inner_.counts(); }

@@ -37,9 +37,18 @@ struct NormArgs {
 /// out = x W^T.
 struct ProjectionArgs {
   Rows rows;
-  const float* x = nullptr;  // [B, weight.cols]
-  WeightView weight;         // [N, cols]
-  float* out = nullptr;      // [B, N]
+  InputView x;           // [B, weight.cols]
+  WeightView weight;     // [N, cols]
+  float* out = nullptr;  // [B, N]
+};
+
+/// out = x rounded to bf16, nearest even, over live_rows * multiple rows.
+struct RoundArgs {
+  Rows rows;
+  int64_t multiple = 1;  // K for slots, 1 for tokens
+  int64_t width = 0;
+  const float* x = nullptr;  // [B * multiple, width]
+  void* out = nullptr;       // [B * multiple, width] bf16
 };
 
 /// Depthwise causal convolution over the sequence, then silu:
@@ -129,6 +138,7 @@ struct KvAppendArgs {
 /// the sum depends on the row's own position alone.
 struct AttentionArgs {
   Rows rows;
+  RowForm form = RowForm::kSequenceEach;
   int64_t heads = 0;
   float scale = 1.0f;
   const float* q = nullptr;       // [B, heads * head_dim]
@@ -145,6 +155,7 @@ struct ActivationArgs {
   const float* gate = nullptr;  // [B * multiple, width]
   const float* up = nullptr;    // [B * multiple, width]
   float* out = nullptr;         // [B * multiple, width]
+  void* rounded = nullptr;  // the same in bf16, nearest even, instead of out
 };
 
 /// out = residual + addend. `out` may be `residual`.
@@ -247,7 +258,7 @@ struct GroupedGateUpArgs {
   ExpertTableView table;
   const int32_t* sorted_slot = nullptr;  // [M_max]
   const int32_t* tile_expert = nullptr;  // [M_max / bm]
-  const float* x = nullptr;              // [B, H]
+  InputView x;                           // [B, H]
   float* y = nullptr;                    // [M_max, 2 * I]
 };
 
@@ -259,7 +270,7 @@ struct GroupedDownArgs {
   ExpertTableView table;
   const int32_t* sorted_slot = nullptr;  // [M_max]
   const int32_t* tile_expert = nullptr;  // [M_max / bm]
-  const float* act = nullptr;            // [S, I]
+  InputView act;                         // [S, I]
   float* y = nullptr;                    // [M_max, H]
 };
 
@@ -302,9 +313,9 @@ enum class LogitRows { kLast, kAll };
 struct LogitsArgs {
   Rows rows;
   LogitRows which = LogitRows::kAll;
-  const float* x = nullptr;  // [B, H], normed
-  WeightView weight;         // [V, H]
-  float* out = nullptr;      // kLast: [1, V]; kAll: [B, V]
+  InputView x;           // [B, H], normed
+  WeightView weight;     // [V, H]
+  float* out = nullptr;  // kLast: [1, V]; kAll: [B, V]
 };
 
 /// Draws one id a row among ids 0 ... id_bound - 1 (-1 if there are none),
@@ -334,12 +345,17 @@ struct IdentityReduceArgs {
   float* out = nullptr;      // [B, width]
 };
 
+class FusedKernels;
+
 class Kernels {
  public:
   virtual ~Kernels() = default;
+  /// Launches of several steps at once; null when the backend has none.
+  virtual FusedKernels* fused() { return nullptr; }
   virtual void Embed(LaunchKey, const EmbedArgs&) = 0;
   virtual void Norm(LaunchKey, const NormArgs&) = 0;
   virtual void Projection(LaunchKey, const ProjectionArgs&) = 0;
+  virtual void Round(LaunchKey, const RoundArgs&) = 0;
   virtual void Conv(LaunchKey, const ConvArgs&) = 0;
   virtual void DeltaRule(LaunchKey, const DeltaRuleArgs&) = 0;
   virtual void GatedNorm(LaunchKey, const GatedNormArgs&) = 0;

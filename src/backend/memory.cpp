@@ -32,6 +32,7 @@ Memory& Memory::operator=(Memory&& other) noexcept {
   Reset();
   device_ = std::exchange(other.device_, nullptr);
   data_ = std::exchange(other.data_, nullptr);
+  host_ = std::exchange(other.host_, nullptr);
   size_ = std::exchange(other.size_, Bytes());
   reserved_ = std::exchange(other.reserved_, Bytes());
   memory_class_ = other.memory_class_;
@@ -43,6 +44,7 @@ void Memory::Reset() {
   device_->Free(*this);
   device_ = nullptr;
   data_ = nullptr;
+  host_ = nullptr;
   size_ = Bytes();
   reserved_ = Bytes();
 }

@@ -24,11 +24,13 @@ inline constexpr size_t kNumMemoryClasses = kAllMemoryClasses.size();
 class Memory {
  public:
   Memory() = default;
-  /// For devices: takes over `data`, which `device` frees.
-  Memory(Device* device, std::byte* data, Bytes size, Bytes reserved,
-         MemoryClass memory_class)
+  /// For devices: takes over `data`, which `device` frees, and `host`, where
+  /// the host reads and writes it: `data` itself, its mirror, or null.
+  Memory(Device* device, std::byte* data, std::byte* host, Bytes size,
+         Bytes reserved, MemoryClass memory_class)
       : device_(device),
         data_(data),
+        host_(host),
         size_(size),
         reserved_(reserved),
         memory_class_(memory_class) {}
@@ -41,7 +43,8 @@ class Memory {
 
   bool empty() const { return device_ == nullptr; }
   Device* device() const { return device_; }
-  std::byte* data() const { return data_; }
+  std::byte* data() const { return data_; }  // where kernels address it
+  std::byte* host() const { return host_; }
   Bytes size() const { return size_; }          // as asked for
   Bytes reserved() const { return reserved_; }  // as the system gave it
   MemoryClass memory_class() const { return memory_class_; }
@@ -49,6 +52,7 @@ class Memory {
  private:
   Device* device_ = nullptr;
   std::byte* data_ = nullptr;
+  std::byte* host_ = nullptr;
   Bytes size_;
   Bytes reserved_;
   MemoryClass memory_class_ = MemoryClass::kWorkspace;

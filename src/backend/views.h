@@ -30,6 +30,13 @@ struct WeightView {
   int64_t cols = 0;  // the reduction dimension; rows are `cols` apart
 };
 
+/// Input rows of a product, row-major: f32, or bf16 where the program rounds
+/// them (contract N1).
+struct InputView {
+  const void* data = nullptr;
+  tensor::DType dtype = tensor::DType::kF32;
+};
+
 /// A weight vector as stored, dtype f32, bf16 or f16.
 struct VectorView {
   const void* data = nullptr;

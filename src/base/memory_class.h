@@ -18,12 +18,14 @@ enum class MemoryClass {
   kIo,            // inputs and outputs of a call
   kTables,        // constants and page tables, which outlive calls
   kCommunicator,  // collective buffers
+  kDriver,        // a GPU's context, modules, graphs and kernel scratch
 };
 
 inline constexpr std::array kAllMemoryClasses = {
     MemoryClass::kMapped, MemoryClass::kExperts,   MemoryClass::kDense,
     MemoryClass::kKv,     MemoryClass::kRecurrent, MemoryClass::kWorkspace,
-    MemoryClass::kIo,     MemoryClass::kTables,    MemoryClass::kCommunicator};
+    MemoryClass::kIo,     MemoryClass::kTables,    MemoryClass::kCommunicator,
+    MemoryClass::kDriver};
 
 constexpr std::string_view Name(MemoryClass memory_class) {
   switch (memory_class) {
@@ -45,6 +47,8 @@ constexpr std::string_view Name(MemoryClass memory_class) {
       return "tables";
     case MemoryClass::kCommunicator:
       return "communicator";
+    case MemoryClass::kDriver:
+      return "driver";
   }
   return "";
 }

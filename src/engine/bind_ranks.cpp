@@ -21,7 +21,8 @@ Result<std::unique_ptr<exec::MeshExecutor>> BindRanks(
     exec::RankSetup& setup = ranks.emplace_back();
     setup.programs = made.programs[static_cast<size_t>(r)];
     if (!made.IsHere(Rank(r))) continue;
-    setup.device = engine.make_device(mesh.device(Rank(r)), threads);
+    SIGNET_ASSIGN_OR_RETURN(setup.device,
+                            engine.make_device(mesh.device(Rank(r)), threads));
   }
   std::unique_ptr<collective::RankGroups> groups;
   if (made.world != nullptr) {

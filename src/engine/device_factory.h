@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "backend/device.h"
+#include "base/result.h"
 #include "signet/engine.h"
 #include "topology/mesh.h"
 
@@ -14,7 +15,7 @@ namespace signet {
 
 /// Makes the device of a rank with a number of threads, its driver included.
 /// Called on the thread that loads a model or makes a session.
-using DeviceFactory = std::function<std::unique_ptr<backend::Device>(
+using DeviceFactory = std::function<Result<std::unique_ptr<backend::Device>>(
     const topology::DeviceIdentity& identity, int num_threads)>;
 
 /// Devices of this machine.

@@ -116,7 +116,11 @@ std::vector<Rank> RanksHere(const topology::Mesh& mesh) {
   const topology::DeviceIdentity here = Identity(backend::cpu::CpuFacts(0));
   std::vector<Rank> ranks;
   for (int r = 0; r < mesh.num_ranks(); ++r) {
-    if (HostOf(mesh.device(Rank(r))) == HostOf(here)) ranks.push_back(Rank(r));
+    // Ranks on GPUs do not cross processes yet.
+    if (mesh.device(Rank(r)).is_gpu() ||
+        HostOf(mesh.device(Rank(r))) == HostOf(here)) {
+      ranks.push_back(Rank(r));
+    }
   }
   return ranks;
 }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "backend/cpu/cpu_device.h"
+#include "backend/gpu_devices.h"
 #include "base/result.h"
 #include "engine/device_factory.h"
 #include "engine/engine_impl.h"
@@ -47,7 +48,9 @@ std::vector<int32_t> StopIds(const Source::Impl& source,
 Engine::Engine(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 DeviceFactory MachineDevices() {
-  return [](const topology::DeviceIdentity& identity, int num_threads) {
+  return [](const topology::DeviceIdentity& identity,
+            int num_threads) -> Result<std::unique_ptr<backend::Device>> {
+    if (identity.is_gpu()) return backend::MakeGpuDevice(identity.uuid);
     return backend::cpu::MakeCpuDevice(identity.ordinal, num_threads);
   };
 }
@@ -106,10 +109,10 @@ Result<Model> Engine::LoadHere(
       continue;
     }
     // Loading needs no kernels: one thread.
-    devices.push_back(impl->devices
-                          .emplace_back(impl_->make_device(mesh.device(Rank(r)),
-                                                           /*num_threads=*/1))
-                          .get());
+    SIGNET_ASSIGN_OR_RETURN(
+        std::unique_ptr<backend::Device> device,
+        impl_->make_device(mesh.device(Rank(r)), /*num_threads=*/1));
+    devices.push_back(impl->devices.emplace_back(std::move(device)).get());
   }
   store::LoadTransaction transaction(made.plan, devices);
   SIGNET_RETURN_IF_ERROR(transaction.Read([&](Bytes done, Bytes total) {

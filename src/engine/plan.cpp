@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "backend/cpu/memory_limits.h"
+#include "backend/gpu_devices.h"
 #include "base/result.h"
 #include "engine/devices.h"
 #include "engine/plan_impl.h"
@@ -13,12 +14,20 @@
 
 namespace signet {
 
-plan::PlanOptions RoomOptions(const PlanOptions& options) {
+namespace {
+
+// CPU ranks keep keys and values as computed, GPUs rounded (N1).
+tensor::DType KvOf(KvType kv, bool on_gpu) {
+  const bool rounded = kv == KvType::kDefault ? on_gpu : kv == KvType::kBF16;
+  return rounded ? tensor::DType::kBF16 : tensor::DType::kF32;
+}
+
+}  // namespace
+
+plan::PlanOptions RoomOptions(const PlanOptions& options, bool on_gpu) {
   return {.context = options.context,
           .batch = options.batch,
-          // CPU ranks keep keys and values as computed (N1).
-          .kv_dtype = options.kv == KvType::kBF16 ? tensor::DType::kBF16
-                                                  : tensor::DType::kF32,
+          .kv_dtype = KvOf(options.kv, on_gpu),
           .page_tokens = options.page_tokens,
           .decode_buckets = options.decode_buckets,
           .prefill_chunks = options.prefill_chunks,
@@ -61,7 +70,8 @@ Result<std::shared_ptr<Plan::Impl>> Build(
                                                topology::Emulation::kRefused));
   SIGNET_ASSIGN_OR_RETURN(
       std::shared_ptr<const plan::ModelPlan> model_plan,
-      plan::MakeModelPlan(source->manifest, mesh, RoomOptions(options)));
+      plan::MakeModelPlan(source->manifest, mesh,
+                          RoomOptions(options, mesh.device(Rank(0)).is_gpu())));
 
   std::vector<std::vector<step::ProgramDraft>> drafts;  // [rank][shape]
   std::vector<plan::ClassBytes> arenas;
@@ -95,6 +105,23 @@ Result<std::shared_ptr<Plan::Impl>> Build(
 
 }  // namespace
 
+namespace {
+
+// Each GPU has room of its own.
+Result<void> AdmitGpus(const plan::ModelPlan& plan,
+                       const plan::MemoryPlan& memory) {
+  std::vector<plan::MemoryRoom> rooms;
+  for (const Rank rank : RanksHere(plan.mesh())) {
+    const topology::DeviceIdentity& device = plan.mesh().device(rank);
+    rooms.push_back({.name = DeviceName(device),
+                     .ranks = {rank},
+                     .available = backend::GpuFreeMemory(device.uuid)});
+  }
+  return AdmitMemory(memory, rooms);
+}
+
+}  // namespace
+
 Result<void> AdmitNow(const plan::ModelPlan& plan,
                       const plan::MemoryPlan& memory) {
   // CPU ranks of this host share its memory; other hosts ask for themselves.
@@ -105,6 +132,7 @@ Result<void> AdmitNow(const plan::ModelPlan& plan,
       .available = backend::cpu::AvailableMemory(
           {}, backend::cpu::ProcessLimits::OfThisProcess())};
   if (host.ranks.empty()) return {};
+  if (mesh.device(host.ranks.front()).is_gpu()) return AdmitGpus(plan, memory);
   host.name = DeviceName(mesh.device(host.ranks.front()));
   if (host.ranks.size() > 1) {
     host.name += " ... " + DeviceName(mesh.device(host.ranks.back()));

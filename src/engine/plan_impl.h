@@ -27,7 +27,7 @@ struct Plan::Impl {
   }
 };
 
-plan::PlanOptions RoomOptions(const PlanOptions& options);
+plan::PlanOptions RoomOptions(const PlanOptions& options, bool on_gpu);
 
 /// The programs of one rank, one a shape of the plan.
 Result<std::vector<step::ProgramDraft>> LowerRank(const plan::ModelPlan& plan,

@@ -76,10 +76,15 @@ void CheckContracts(const Receipt& receipt, const ManifestPtr& manifest,
     causes->push_back("its sides cannot be planned: " + OneLine(specs.error()));
     return;
   }
+  const auto options = OptionsOfSides(*specs, receipt.options);
+  if (!options) {
+    causes->push_back("its sides cannot be planned: " +
+                      OneLine(options.error()));
+    return;
+  }
   for (size_t i = 0; i < specs->size(); ++i) {
     const std::string& mesh = requests[i].mesh;
-    const auto plan =
-        PlanOfSide(manifest, (*specs)[i], RoomOptions(receipt.options));
+    const auto plan = PlanOfSide(manifest, (*specs)[i], (*options)[i]);
     if (!plan) {
       causes->push_back(
           fmt::format("{} cannot be planned: {}", mesh, OneLine(plan.error())));

@@ -34,7 +34,8 @@ std::vector<Keep> WhoKeeps(const SidePlan& side) {
 Result<std::shared_ptr<const store::WeightVersion>> Load(
     const SidePlan& side, std::optional<Fault> fault,
     std::vector<std::unique_ptr<backend::Device>>* loaders) {
-  *loaders = MakeDevices(side.plan->mesh(), /*threads=*/1);
+  SIGNET_ASSIGN_OR_RETURN(*loaders,
+                          MakeDevices(side.plan->mesh(), /*threads=*/1));
   if (fault == Fault::kSwapExperts) {
     loaders->front() =
         SwapExperts(std::move(loaders->front()), side.plan->manifest());
@@ -163,8 +164,18 @@ void MeshSide::AddState(int64_t begin, CallRecord* record) {
   std::vector<RankMemory> memory;
   for (int r = 0; r < num_ranks(); ++r) {
     exec::ProgramSet& programs = mesh_->programs(Rank(r));
-    memory.push_back({&programs.arenas(), programs.page_table()});
+    const auto look = [&](MemoryClass memory_class) {
+      const auto seen = programs.arenas().Look(memory_class);
+      if (!seen) {
+        record->faults.push_back(
+            {"state", -1, record->position, "its memory could not be read"});
+      }
+      return seen.value_or(std::span<const std::byte>());
+    };
+    memory.push_back({look(MemoryClass::kKv), look(MemoryClass::kRecurrent),
+                      programs.page_table()});
   }
+  if (!record->faults.empty()) return;
   std::vector<Piece> state = gatherer_->Gather(
       memory, begin, record->position + record->rows, &record->faults);
   for (Piece& piece : state) record->pieces.push_back(std::move(piece));
@@ -179,7 +190,16 @@ void MeshSide::AddOutputs(Choice choice, CallRecord* record) {
     const step::SealedProgram& sealed = Sealed(Rank(r), bound.shape());
     const std::optional<BufferId> id = sealed.FindIo(step::IoRole::kLogits);
     const bool whole = id && sealed.buffers()[*id].shape[1] == vocab;
-    ranks.push_back({whole ? bound.io().logits : nullptr, bound.io().sampled});
+    const auto io = mesh_->programs(Rank(r)).arenas().Look(MemoryClass::kIo);
+    if (whole && !io) {
+      record->faults.push_back(
+          {"logits", -1, record->position, "they could not be read"});
+    }
+    const float* const logits =
+        whole && io ? reinterpret_cast<const float*>(
+                          io->data() + sealed.buffers()[*id].offset_bytes)
+                    : nullptr;
+    ranks.push_back({logits, bound.io().sampled});
     if (bound.shape().logits == plan::LogitsOf::kEveryRow) rows = record->rows;
   }
   MergeOutputs(ranks, rows, vocab, record);

@@ -15,8 +15,9 @@
 
 namespace signet::evidence {
 
-/// One CPU device a rank, in rank order, each with `threads`.
-std::vector<std::unique_ptr<backend::Device>> MakeDevices(
+/// One device a rank, in rank order; those of CPU ranks have `threads` each.
+/// Failure: kDevice.
+Result<std::vector<std::unique_ptr<backend::Device>>> MakeDevices(
     const topology::Mesh& mesh, int threads);
 
 /// Every rank on a device of its own with its share of `threads`.

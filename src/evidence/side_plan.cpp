@@ -151,6 +151,32 @@ Result<std::vector<SideSpec>> ChooseSides(
   return specs;
 }
 
+Result<std::vector<plan::PlanOptions>> OptionsOfSides(
+    const std::vector<SideSpec>& specs, const PlanOptions& wanted) {
+  std::vector<plan::PlanOptions> options;
+  for (const SideSpec& spec : specs) {
+    options.push_back(RoomOptions(wanted, spec.devices.front().is_gpu()));
+    const topology::DeviceIdentity& first = specs.front().devices.front();
+    if (spec.devices.front().backend == first.backend) continue;
+    if (options.back().kv_dtype != options.front().kv_dtype) {
+      return Reject(RejectionCode::kPlanOptionInvalid, "--kv",
+                    "the sides would keep keys and values in different dtypes",
+                    std::string(Name(options.back().kv_dtype)),
+                    std::string(Name(options.front().kv_dtype)));
+    }
+  }
+  // A prompt is cut alike on all sides, whatever the defaults of backends.
+  const bool mixed =
+      std::any_of(specs.begin(), specs.end(), [&](const SideSpec& spec) {
+        return spec.devices.front().backend !=
+               specs.front().devices.front().backend;
+      });
+  for (plan::PlanOptions& side : options) {
+    if (mixed && side.prefill_chunks.empty()) side.prefill_chunks = {64, 512};
+  }
+  return options;
+}
+
 Result<PlanPtr> PlanOfSide(const ManifestPtr& manifest, const SideSpec& spec,
                            const plan::PlanOptions& options) {
   return Planner(manifest, spec, options, std::nullopt).MakePlan(manifest);

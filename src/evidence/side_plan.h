@@ -13,6 +13,7 @@
 #include "model/manifest.h"
 #include "plan/memory_plan.h"
 #include "plan/model_plan.h"
+#include "signet/plan.h"
 #include "signet/source.h"
 #include "step/program.h"
 #include "topology/mesh.h"
@@ -37,6 +38,11 @@ struct SideSpec {
 /// of its own; a smaller mesh takes the first of them.
 Result<std::vector<SideSpec>> ChooseSides(
     const std::vector<SideRequest>& requests, const std::string& devices);
+
+/// What each side is planned with: prompts cut alike, the defaults of its
+/// backend else. Sides that would keep KV in different dtypes are refused.
+Result<std::vector<plan::PlanOptions>> OptionsOfSides(
+    const std::vector<SideSpec>& specs, const PlanOptions& wanted);
 
 /// The plan alone, as an honest side would have it.
 Result<std::shared_ptr<const plan::ModelPlan>> PlanOfSide(

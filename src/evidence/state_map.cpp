@@ -178,8 +178,7 @@ class LayerGatherer {
       const int64_t page_tokens = buffer.shape[1];
       const int64_t width = buffer.shape[2] * buffer.shape[3];
       const auto row_bytes = static_cast<int64_t>(SizeOf(buffer.dtype)) * width;
-      const std::byte* const cache =
-          MemoryOf(rank).arenas->data(buffer.arena) + buffer.offset_bytes;
+      const std::byte* const cache = MemoryOf(rank).At(buffer);
       std::vector<float> rows;
       for (int64_t p = begin; p < end_; ++p) {
         const int64_t page =
@@ -206,9 +205,7 @@ class LayerGatherer {
     const step::BufferDecl& buffer = *(StateOf(rank).*member);
     int64_t size = 1;
     for (int i = 1; i < buffer.shape.num_dims(); ++i) size *= buffer.shape[i];
-    return Floats(
-        MemoryOf(rank).arenas->data(buffer.arena) + buffer.offset_bytes, size,
-        buffer.dtype);
+    return Floats(MemoryOf(rank).At(buffer), size, buffer.dtype);
   }
 
   void Conv(const LayerState& shape, bool sharded) {

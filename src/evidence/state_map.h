@@ -40,8 +40,14 @@ std::optional<LayerId> LayerBegun(const step::Step& step,
 
 /// One rank's memory and page table.
 struct RankMemory {
-  const exec::Arenas* arenas;
+  std::span<const std::byte> kv;
+  std::span<const std::byte> recurrent;
   std::span<const int32_t> page_table;  // [slots, pages per slot]
+
+  const std::byte* At(const step::BufferDecl& buffer) const {
+    const auto& arena = buffer.arena == MemoryClass::kKv ? kv : recurrent;
+    return arena.data() + buffer.offset_bytes;
+  }
 };
 
 class StateGatherer {

@@ -38,6 +38,15 @@ class SwappingDevice final : public backend::ForwardingDevice {
     return backend::FileMapping(this, bytes, size);
   }
 
+  // From the mapping, which is not what the file holds.
+  Result<void> Copy(backend::LoadKey key, const backend::Memory& to,
+                    uint64_t offset,
+                    const backend::StridedRows& from) override {
+    backend::StridedRows mapped = from;
+    mapped.fd = -1;
+    return ForwardingDevice::Copy(key, to, offset, mapped);
+  }
+
  private:
   void SwapPairs(const model::ExpertProjection& projection,
                  const std::string& path, std::byte* bytes) const {

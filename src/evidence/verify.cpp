@@ -149,14 +149,15 @@ class Verifier {
   }
 
   Result<void> PlanSides() {
-    plan::PlanOptions options = RoomOptions(request_.options);
+    SIGNET_ASSIGN_OR_RETURN(std::vector<plan::PlanOptions> options,
+                            OptionsOfSides(specs_, request_.options));
     sides_.resize(specs_.size());
     for (const bool all_logits : {false, true}) {
-      options.all_logits = all_logits;
       RejectionList rejections;
       for (size_t i = 0; i < specs_.size(); ++i) {
+        options[i].all_logits = all_logits;
         Result<SidePlan> side =
-            MakeSidePlan(manifest_, specs_[i], options, FaultOf(i));
+            MakeSidePlan(manifest_, specs_[i], options[i], FaultOf(i));
         if (!side) {
           rejections.Absorb(std::move(side).error());
           continue;

@@ -3,10 +3,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 
+#include "base/check.h"
 #include "exec/binder.h"
+#include "exec/fuse.h"
 #include "plan/layouter.h"
 #include "step/operands.h"
 
@@ -73,10 +78,10 @@ std::byte* Binder::Raw(BufferId id) const {
 
 IoViews Binder::Io() const {
   const auto find = [&]<typename T>(step::IoRole role, T*& view) {
-    view = Address<T>(program_.FindIo(role));
+    view = HostAddress<T>(program_.FindIo(role));
   };
   const auto find_output = [&]<typename T>(step::IoRole role, const T*& view) {
-    view = Address<T>(program_.FindIo(role));
+    view = HostAddress<T>(program_.FindIo(role));
   };
   IoViews io;
   find(step::IoRole::kLive, io.live);
@@ -96,17 +101,80 @@ IoViews Binder::Io() const {
   return io;
 }
 
+bool Binder::AreDisjoint(size_t first, size_t count) const {
+  std::set<BufferId> ids;
+  for (const step::Step& step : program_.steps().subspan(first, count)) {
+    step::ForEachOperand(step,
+                         [&](std::string_view, BufferId id, step::Access) {
+                           if (!IsOfWeights(Decl(id).arena)) ids.insert(id);
+                         });
+  }
+  using Range = std::tuple<MemoryClass, uint64_t, uint64_t>;  // begin, end
+  std::vector<Range> ranges;
+  for (const BufferId id : ids) {
+    const BufferDecl& buffer = Decl(id);
+    ranges.emplace_back(buffer.arena, buffer.offset_bytes,
+                        buffer.offset_bytes + buffer.size.value());
+  }
+  std::sort(ranges.begin(), ranges.end());
+  return std::adjacent_find(ranges.begin(), ranges.end(),
+                            [](const Range& a, const Range& b) {
+                              return std::get<0>(a) == std::get<0>(b) &&
+                                     std::get<2>(a) > std::get<1>(b);
+                            }) == ranges.end();
+}
+
+Mirrors Binder::MirrorsOf() const {
+  Mirrors mirrors;
+  const auto part = [&](MemoryClass arena, uint64_t offset, Bytes size) {
+    return backend::MirrorPart{.device = arenas_.data(arena) + offset,
+                               .host = arenas_.host(arena) + offset,
+                               .bytes = size.value()};
+  };
+  if (arenas_.data(MemoryClass::kIo) == arenas_.host(MemoryClass::kIo)) {
+    return mirrors;
+  }
+  for (size_t i = 0; i < program_.buffers().size(); ++i) {
+    const BufferDecl& buffer =
+        program_.buffers()[BufferId(static_cast<int32_t>(i))];
+    if (buffer.arena != MemoryClass::kIo) continue;
+    const backend::MirrorPart io =
+        part(buffer.arena, buffer.offset_bytes, buffer.size);
+    const bool is_flag = buffer.kind == step::BufferKind::kFlag;
+    if (buffer.kind == step::BufferKind::kInput || is_flag) {
+      mirrors.inputs.push_back(io);
+    }
+    if (buffer.io == step::IoRole::kSampled ||
+        buffer.io == step::IoRole::kBlockOutput || is_flag) {
+      mirrors.outputs.push_back(io);
+    }
+  }
+  SIGNET_CHECK(mirrors.inputs.size() <= backend::kMaxMirrorParts);
+  mirrors.tables =
+      part(MemoryClass::kTables, 0, arenas_.size(MemoryClass::kTables));
+  return mirrors;
+}
+
 BoundProgram Binder::Build(TapObserver* observer) && {
   const IoViews io = Io();
-  rows_ = {.live = io.live,
-           .slot = io.slot,
-           .position = io.position,
+  const auto scalar = [&](step::IoRole role) {
+    return Address<int32_t>(program_.FindIo(role));
+  };
+  rows_ = {.live = scalar(step::IoRole::kLive),
+           .slot = scalar(step::IoRole::kSlot),
+           .position = scalar(step::IoRole::kPosition),
            .capacity = program_.shape().rows};
   std::vector<Launch> launches;
   launches.reserve(program_.steps().size());
   for (const step::Step& step : program_.steps()) {
     launches.push_back(
         std::visit([&](const auto& s) { return Resolve(s); }, step));
+  }
+  backend::Kernels& kernels = arenas_.device()->kernels();
+  if (observer == nullptr && kernels.fused() != nullptr) {
+    launches = Fuse(launches, [this](size_t first, size_t count) {
+      return AreDisjoint(first, count);
+    });
   }
   std::optional<TapPoints> taps;
   if (observer != nullptr) {
@@ -141,6 +209,7 @@ BoundProgram Binder::Build(TapObserver* observer) && {
                                             .weights = std::move(weights_),
                                             .arenas = &arenas_,
                                             .io = io,
+                                            .mirrors = MirrorsOf(),
                                             .launches = std::move(launches),
                                             .taps = std::move(taps)});
 }

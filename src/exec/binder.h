@@ -40,19 +40,33 @@ class Binder {
     return id ? Address<T>(*id) : nullptr;
   }
   std::byte* Raw(BufferId id) const;
+  /// The same buffer where the host reaches it.
+  template <typename T>
+  T* HostAddress(std::optional<BufferId> id) const {
+    return id ? reinterpret_cast<T*>(arenas_.host(Decl(*id).arena) +
+                                     Decl(*id).offset_bytes)
+              : nullptr;
+  }
+  Mirrors MirrorsOf() const;
+  // Of `count` steps from `first` on: no two buffers share a byte.
+  bool AreDisjoint(size_t first, size_t count) const;
   const step::BufferDecl& Decl(BufferId id) const {
     return program_.buffers()[id];
   }
   backend::WeightView Matrix(BufferId id) const;
+  backend::InputView Input(BufferId id) const;
   backend::VectorView Vector(BufferId id) const;
   backend::ExpertTableView Experts(BufferId id) const;
   const plan::ExpertView& View(BufferId experts) const;
   backend::KvView Cache(BufferId k, BufferId v, BufferId page_table) const;
   backend::RowForm Form() const;
+  backend::ActivationArgs SiluTimes(BufferId gate, BufferId up,
+                                    BufferId out) const;
   IoViews Io() const;
 
   Launch Resolve(const step::Embed& s) const;
   Launch Resolve(const step::Norm& s) const;
+  Launch Resolve(const step::Round& s) const;
   Launch Resolve(const step::Projection& s) const;
   Launch Resolve(const step::QkNormRope& s) const;
   Launch Resolve(const step::KvAppend& s) const;

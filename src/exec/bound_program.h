@@ -11,6 +11,8 @@
 #include <variant>
 #include <vector>
 
+#include "backend/device.h"
+#include "backend/fused_kernels.h"
 #include "backend/kernels.h"
 #include "base/id.h"
 #include "base/pass_key.h"
@@ -55,19 +57,22 @@ struct GroupBroadcast {
 };
 
 using Launch = std::variant<
-    backend::EmbedArgs, backend::NormArgs, backend::ProjectionArgs,
-    backend::ConvArgs, backend::DeltaRuleArgs, backend::GatedNormArgs,
-    backend::QkNormRopeArgs, backend::KvAppendArgs, backend::AttentionArgs,
-    backend::ActivationArgs, backend::ResidualAddArgs, backend::GatedAddArgs,
-    backend::RouteArgs, backend::PrecomputedRouteArgs,
+    backend::EmbedArgs, backend::NormArgs, backend::RoundArgs,
+    backend::ProjectionArgs, backend::ConvArgs, backend::DeltaRuleArgs,
+    backend::GatedNormArgs, backend::QkNormRopeArgs, backend::KvAppendArgs,
+    backend::AttentionArgs, backend::ActivationArgs, backend::ResidualAddArgs,
+    backend::GatedAddArgs, backend::RouteArgs, backend::PrecomputedRouteArgs,
     backend::IndexedGateUpArgs, backend::IndexedDownArgs, backend::ScatterArgs,
     backend::GroupedGateUpArgs, backend::GroupedDownArgs,
     backend::UnscatterArgs, backend::CombineArgs, backend::LogitsArgs,
-    backend::SampleArgs, backend::IdentityReduceArgs, GroupReduce, GroupGather,
+    backend::SampleArgs, backend::IdentityReduceArgs, backend::NormProductsArgs,
+    backend::ProductAddArgs, backend::DeltaMixArgs, backend::AttendArgs,
+    backend::RouteGateUpArgs, backend::MoeTailArgs, GroupReduce, GroupGather,
     GroupBroadcast>;
 
-/// Where the executor writes the inputs of a call and reads its outputs; null
-/// where the program has none.
+/// Where the executor writes the inputs of a call and reads its outputs, on the
+/// host; null where the program has none. Logits and outputs of blocks are
+/// there after the call on the CPU alone: elsewhere look into the arena.
 struct IoViews {
   int32_t* live = nullptr;
   int32_t* ids = nullptr;
@@ -98,6 +103,13 @@ struct CallLimits {
   int64_t page_tokens = 0;
 };
 
+/// The copies around a call on a device with memory of its own.
+struct Mirrors {
+  std::vector<backend::MirrorPart> inputs;
+  std::vector<backend::MirrorPart> outputs;
+  backend::MirrorPart tables;  // all of them
+};
+
 class BoundProgram {
  public:
   struct Content {
@@ -108,6 +120,7 @@ class BoundProgram {
     std::shared_ptr<const store::WeightVersion> weights;
     const Arenas* arenas;
     IoViews io;
+    Mirrors mirrors;
     std::vector<Launch> launches;
     std::optional<TapPoints> taps;
   };
@@ -122,11 +135,19 @@ class BoundProgram {
   const IoViews& io() const { return content_.io; }
   std::span<const Launch> launches() const& { return content_.launches; }
   std::span<const Launch> launches() const&& = delete;
+  const Mirrors& mirrors() const { return content_.mirrors; }
+  /// All its launches as one, once the executor has recorded them; may be null.
+  backend::Replay* replay() const { return replay_.get(); }
+  void KeepReplay(PassKey<class Executor>,
+                  std::unique_ptr<backend::Replay> replay) {
+    replay_ = std::move(replay);
+  }
   /// Set when bound with an observer: one launch a step.
   const std::optional<TapPoints>& taps() const { return content_.taps; }
 
  private:
   Content content_;
+  std::unique_ptr<backend::Replay> replay_;
 };
 
 /// Resolves the program's buffers against one weight version and arenas:

@@ -79,6 +79,17 @@ Result<void> CheckPages(const BoundProgram& program,
   return {};
 }
 
+// Whether the page table may have changed since the last call: a sequence
+// begins, or its new row is the first of a page.
+bool MayHaveNewPages(const BoundProgram& program,
+                     std::span<const RowInput> rows) {
+  if (program.shape().kind == plan::ShapeKind::kPrefill) return true;
+  const int64_t page = std::max<int64_t>(program.limits().page_tokens, 1);
+  return std::any_of(rows.begin(), rows.end(), [&](const RowInput& row) {
+    return row.position % page == 0;
+  });
+}
+
 // A buffer of outputs may hold fewer rows than the call.
 int64_t LiveRows(const auto& launch) {
   return std::min<int64_t>(*launch.live, launch.max_rows);
@@ -90,6 +101,7 @@ void Launch1(backend::Kernels& kernels, backend::LaunchKey key,
       Overload{
           [&](const backend::EmbedArgs& a) { kernels.Embed(key, a); },
           [&](const backend::NormArgs& a) { kernels.Norm(key, a); },
+          [&](const backend::RoundArgs& a) { kernels.Round(key, a); },
           [&](const backend::ProjectionArgs& a) { kernels.Projection(key, a); },
           [&](const backend::ConvArgs& a) { kernels.Conv(key, a); },
           [&](const backend::DeltaRuleArgs& a) { kernels.DeltaRule(key, a); },
@@ -125,6 +137,24 @@ void Launch1(backend::Kernels& kernels, backend::LaunchKey key,
           [&](const backend::SampleArgs& a) { kernels.Sample(key, a); },
           [&](const backend::IdentityReduceArgs& a) {
             kernels.IdentityReduce(key, a);
+          },
+          [&](const backend::NormProductsArgs& a) {
+            kernels.fused()->NormProducts(key, a);
+          },
+          [&](const backend::ProductAddArgs& a) {
+            kernels.fused()->ProductAdd(key, a);
+          },
+          [&](const backend::DeltaMixArgs& a) {
+            kernels.fused()->DeltaMix(key, a);
+          },
+          [&](const backend::AttendArgs& a) {
+            kernels.fused()->Attend(key, a);
+          },
+          [&](const backend::RouteGateUpArgs& a) {
+            kernels.fused()->RouteGateUp(key, a);
+          },
+          [&](const backend::MoeTailArgs& a) {
+            kernels.fused()->MoeTail(key, a);
           },
           [&](const GroupReduce& a) {
             a.group->AllReduce(
@@ -186,13 +216,59 @@ std::string FlagText(int32_t flags) {
 
 }  // namespace
 
-Result<void> Executor::LaunchAll(const BoundProgram& program, int64_t live) {
-  const IoViews& io = program.io();
-  *io.live = static_cast<int32_t>(live);
-  if (io.flags != nullptr) *io.flags = 0;
+void Executor::FeedTables(const BoundProgram& program) {
+  const backend::MirrorPart& tables = program.mirrors().tables;
+  if (tables.bytes == 0) return;
+  device_->Feed(backend::LaunchKey(), {&tables, 1});
+}
+
+void Executor::Enqueue(const BoundProgram& program) {
+  const backend::LaunchKey key;
+  device_->Feed(key, program.mirrors().inputs);
+  for (const Launch& launch : program.launches()) {
+    Launch1(device_->kernels(), key, launch);
+  }
+  device_->Fetch(key, program.mirrors().outputs);
+}
+
+Result<void> Executor::Record(ProgramSet& programs) {
+  for (const std::span<BoundProgram> bound :
+       {programs.decode(), programs.prefill()}) {
+    for (BoundProgram& program : bound) {
+      if (program.taps()) continue;
+      SIGNET_ASSIGN_OR_RETURN(
+          std::unique_ptr<backend::Replay> replay,
+          device_->Record(backend::LaunchKey(), [&] { Enqueue(program); }));
+      program.KeepReplay(PassKey<Executor>(), std::move(replay));
+    }
+  }
+  return {};
+}
+
+void Executor::Show(const BoundProgram& program, size_t step, int64_t live) {
+  const TapPoints::Point& point = program.taps()->points[step];
+  std::vector<TapBuffer> written = point.written;
+  looks_.resize(std::max(looks_.size(), written.size()));
+  for (size_t i = 0; i < written.size(); ++i) {
+    if (program.mirrors().inputs.empty()) break;  // the host's own memory
+    const Bytes size = written[i].shape.StorageBytes(written[i].dtype);
+    looks_[i].resize(static_cast<size_t>(size.value()));
+    // A failure is met again by the wait that ends the call.
+    if (!device_->Download(static_cast<const std::byte*>(written[i].data), size,
+                           looks_[i].data())) {
+      return;
+    }
+    written[i].data = looks_[i].data();
+  }
+  program.taps()->observer->OnStep(point.kind, written, live);
+}
+
+Result<void> Executor::LaunchSteps(const BoundProgram& program, int64_t live) {
+  const backend::LaunchKey key;
+  device_->Feed(key, program.mirrors().inputs);
   const std::span<const Launch> launches = program.launches();
   for (size_t i = 0; i < launches.size(); ++i) {
-    Launch1(device_->kernels(), backend::LaunchKey(), launches[i]);
+    Launch1(device_->kernels(), key, launches[i]);
     if (groups_ != nullptr) groups_->Beat();
     if (device_->HasLaunchFailed()) {
       return Fail(FailureKind::kDevice, device_->facts().identity,
@@ -201,11 +277,26 @@ Result<void> Executor::LaunchAll(const BoundProgram& program, int64_t live) {
     // No rank continues on what a failed meeting left (X5).
     const collective::Communicator* group = GroupOf(launches[i]);
     if (group != nullptr && group->poisoned()) return Unmet(*group);
-    if (program.taps()) {
-      const TapPoints::Point& point = program.taps()->points[i];
-      program.taps()->observer->OnStep(point.kind, point.written, live);
-    }
+    if (program.taps()) Show(program, i, live);
   }
+  device_->Fetch(key, program.mirrors().outputs);
+  return {};
+}
+
+Result<void> Executor::LaunchAll(const BoundProgram& program, int64_t live) {
+  const IoViews& io = program.io();
+  *io.live = static_cast<int32_t>(live);
+  if (io.flags != nullptr) *io.flags = 0;
+  if (program.replay() != nullptr) {
+    program.replay()->Launch(backend::LaunchKey());
+    if (device_->HasLaunchFailed()) {
+      return Fail(FailureKind::kDevice, device_->facts().identity,
+                  "the launch of a call failed");
+    }
+  } else {
+    SIGNET_RETURN_IF_ERROR(LaunchSteps(program, live));
+  }
+  SIGNET_RETURN_IF_ERROR(device_->Wait(backend::LaunchKey()));
   if (io.flags != nullptr && *io.flags != 0) {
     return Fail(FailureKind::kNumeric, "call",
                 "a step met " + FlagText(*io.flags));
@@ -240,6 +331,7 @@ Result<void> Executor::Run(const BoundProgram& program,
     }
     if (io.sampling != nullptr) io.sampling[i] = sampling[i];
   }
+  if (MayHaveNewPages(program, rows)) FeedTables(program);
   return LaunchAll(program, static_cast<int64_t>(rows.size()));
 }
 
@@ -264,6 +356,7 @@ Result<void> Executor::RunBlock(const BoundProgram& program,
                     static_cast<int64_t>(inputs.x.size()),
                     inputs.live * limits.hidden + 1);
   }
+  FeedTables(program);
   std::copy(inputs.x.begin(), inputs.x.end(), io.block_input);
   std::copy(inputs.route_ids.begin(), inputs.route_ids.end(), io.route_ids);
   std::copy(inputs.route_weights.begin(), inputs.route_weights.end(),

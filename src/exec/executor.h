@@ -4,13 +4,16 @@
 // (contract X1). One thread drives an Executor. A call allocates nothing, takes
 // no lock and hashes nothing (X6).
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "backend/device.h"
 #include "base/result.h"
 #include "collective/rank_groups.h"
 #include "exec/bound_program.h"
+#include "exec/program_set.h"
 
 namespace signet::exec {
 
@@ -37,6 +40,9 @@ class Executor {
                     collective::RankGroups* groups = nullptr)
       : device_(device), groups_(groups) {}
 
+  /// Records the launches of every program of a set that has no observer, so
+  /// that a call is one launch where the device replays. Failure: kDevice.
+  Result<void> Record(ProgramSet& programs);
   /// One call of a model program. `rows`: 1 ... B of them; a prefill shape
   /// wants one slot and consecutive positions, a decode shape distinct slots.
   /// `sampling`: one a logits row. Everything is range-checked before the
@@ -49,9 +55,15 @@ class Executor {
   Result<void> RunBlock(const BoundProgram& program, const BlockInputs& inputs);
 
  private:
+  void FeedTables(const BoundProgram& program);
+  void Enqueue(const BoundProgram& program);
+  // One launch a step, each shown to the observer.
+  Result<void> LaunchSteps(const BoundProgram& program, int64_t live);
+  void Show(const BoundProgram& program, size_t step, int64_t live);
   Result<void> LaunchAll(const BoundProgram& program, int64_t live);
   backend::Device* device_;
   collective::RankGroups* groups_;
+  std::vector<std::vector<std::byte>> looks_;  // what observers are shown
 };
 
 }  // namespace signet::exec

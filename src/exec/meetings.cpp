@@ -227,7 +227,6 @@ class Checker {
   bool sound_ = true;
 };
 
-BufferId Present(BufferId id) { return id; }
 BufferId Present(std::optional<BufferId> id) {
   return id.value_or(step::kNoBuffer);
 }

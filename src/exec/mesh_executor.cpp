@@ -146,6 +146,7 @@ Result<std::unique_ptr<MeshExecutor>> MeshExecutor::Make(
                          ranks[r].observer,
                          state->groups->of(Rank(static_cast<int32_t>(r)))));
     driver.executor.emplace(driver.device.get(), state->groups.get());
+    SIGNET_RETURN_IF_ERROR(driver.executor->Record(*driver.programs));
   }
   // All ranks are bound before any driver starts; the executor stops those
   // that did when one does not.

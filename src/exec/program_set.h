@@ -39,7 +39,10 @@ class ProgramSet {
   /// the largest while it is filled, then the smallest that holds the rest
   /// (G5).
   const BoundProgram& Prefill(int64_t rest) const;
-  /// [slots, pages_per_slot]; empty when no layer has a KV cache.
+  std::span<BoundProgram> decode() { return decode_; }
+  std::span<BoundProgram> prefill() { return prefill_; }
+  /// [slots, pages_per_slot], where the host writes it; empty when no layer has
+  /// a KV cache.
   std::span<int32_t> page_table() const;
   Arenas& arenas() { return arenas_; }
 

@@ -37,6 +37,10 @@ backend::WeightView Binder::Matrix(BufferId id) const {
           .cols = buffer.shape[1]};
 }
 
+backend::InputView Binder::Input(BufferId id) const {
+  return {.data = Raw(id), .dtype = Decl(id).dtype};
+}
+
 backend::VectorView Binder::Vector(BufferId id) const {
   const BufferDecl& buffer = Decl(id);
   return {.data = weights_->Data(*buffer.weight->weight, program_.rank()),
@@ -56,8 +60,8 @@ backend::ExpertTableView Binder::Experts(BufferId id) const {
   const store::WeightVersion::ExpertTable* table =
       weights_->Experts(view->layer, program_.rank());
   SIGNET_CHECK(table != nullptr);
-  return {.experts = table->experts.data(),
-          .global_to_local = table->global_to_local.data(),
+  return {.experts = table->committed.experts,
+          .global_to_local = table->committed.global_to_local,
           .num_experts = view->num_experts,
           .num_local = view->num_local,
           .hidden = view->hidden,
@@ -103,9 +107,31 @@ Launch Binder::Resolve(const step::Norm& s) const {
                            .out = Address<float>(s.out)};
 }
 
+Launch Binder::Resolve(const step::Round& s) const {
+  const tensor::Shape& shape = Decl(s.x).shape;
+  return backend::RoundArgs{.rows = rows_,
+                            .multiple = shape[0] / rows_.capacity,
+                            .width = shape[1],
+                            .x = Address<float>(s.x),
+                            .out = Raw(s.out)};
+}
+
+backend::ActivationArgs Binder::SiluTimes(BufferId gate, BufferId up,
+                                          BufferId out) const {
+  const tensor::Shape& shape = Decl(gate).shape;
+  const bool rounded = Decl(out).dtype == tensor::DType::kBF16;
+  return {.rows = rows_,
+          .multiple = shape[0] / rows_.capacity,
+          .width = shape[1],
+          .gate = Address<float>(gate),
+          .up = Address<float>(up),
+          .out = rounded ? nullptr : Address<float>(out),
+          .rounded = rounded ? Raw(out) : nullptr};
+}
+
 Launch Binder::Resolve(const step::Projection& s) const {
   return backend::ProjectionArgs{.rows = rows_,
-                                 .x = Address<float>(s.x),
+                                 .x = Input(s.x),
                                  .weight = Matrix(s.weight),
                                  .out = Address<float>(s.out)};
 }
@@ -137,6 +163,7 @@ Launch Binder::Resolve(const step::KvAppend& s) const {
 Launch Binder::Resolve(const step::Attention& s) const {
   return backend::AttentionArgs{
       .rows = rows_,
+      .form = Form(),
       .heads = s.heads,
       .scale = 1.0f / std::sqrt(static_cast<float>(s.head_dim)),
       .q = Address<float>(s.q),
@@ -185,12 +212,7 @@ Launch Binder::Resolve(const step::GatedNorm& s) const {
 }
 
 Launch Binder::Resolve(const step::Activation& s) const {
-  return backend::ActivationArgs{.rows = rows_,
-                                 .multiple = 1,
-                                 .width = Decl(s.gate).shape[1],
-                                 .gate = Address<float>(s.gate),
-                                 .up = Address<float>(s.up),
-                                 .out = Address<float>(s.out)};
+  return SiluTimes(s.gate, s.up, s.out);
 }
 
 Launch Binder::Resolve(const step::ResidualAdd& s) const {
@@ -279,7 +301,7 @@ Launch Binder::Resolve(const step::GroupedMoeGemm& s) const {
         .table = Experts(s.experts),
         .sorted_slot = Address<int32_t>(s.sorted_slot),
         .tile_expert = Address<int32_t>(s.tile_expert),
-        .x = Address<float>(s.x),
+        .x = Input(s.x),
         .y = Address<float>(s.y)};
   }
   return backend::GroupedDownArgs{
@@ -289,7 +311,7 @@ Launch Binder::Resolve(const step::GroupedMoeGemm& s) const {
       .table = Experts(s.experts),
       .sorted_slot = Address<int32_t>(s.sorted_slot),
       .tile_expert = Address<int32_t>(s.tile_expert),
-      .act = Address<float>(s.x),
+      .act = Input(s.x),
       .y = Address<float>(s.y)};
 }
 
@@ -304,13 +326,7 @@ Launch Binder::Resolve(const step::MoeGateUpUnscatter& s) const {
 }
 
 Launch Binder::Resolve(const step::MoeActivation& s) const {
-  const tensor::Shape& shape = Decl(s.gate).shape;
-  return backend::ActivationArgs{.rows = rows_,
-                                 .multiple = shape[0] / rows_.capacity,
-                                 .width = shape[1],
-                                 .gate = Address<float>(s.gate),
-                                 .up = Address<float>(s.up),
-                                 .out = Address<float>(s.out)};
+  return SiluTimes(s.gate, s.up, s.out);
 }
 
 Launch Binder::Resolve(const step::MoeCombine& s) const {
@@ -393,7 +409,7 @@ Launch Binder::Resolve(const step::Logits& s) const {
                              .which = s.which == step::LogitRows::kAll
                                           ? backend::LogitRows::kAll
                                           : backend::LogitRows::kLast,
-                             .x = Address<float>(s.x),
+                             .x = Input(s.x),
                              .weight = Matrix(s.weight),
                              .out = Address<float>(s.out)};
 }

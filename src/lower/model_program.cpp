@@ -52,6 +52,10 @@ class ModelLowering {
     return fmt::format("l{}.{}", layer.value(), name);
   }
 
+  std::string Named(LayerId layer, const char* part, const char* name) const {
+    return fmt::format("l{}.{}.{}", layer.value(), part, name);
+  }
+
   BufferId Embed() {
     const BufferId ids = builder_.Io(IoRole::kIds, BufferKind::kInput,
                                      DType::kI32, {builder_.rows()});
@@ -269,47 +273,51 @@ class ModelLowering {
                             layer);
   }
 
-  // silu(x Wg^T) * (x Wu^T) Wd^T.
+  // silu(x Wg^T) * (x Wu^T).
   BufferId SwiGlu(LayerId layer, BufferId x, const char* prefix, int64_t width,
-                  Role gate_role, Role up_role, Role down_role) {
-    const auto named = [&](const char* name) {
-      return fmt::format("l{}.{}.{}", layer.value(), prefix, name);
-    };
-    const BufferId gate = builder_.Project(named("gate"), x, gate_role, layer);
-    const BufferId up = builder_.Project(named("up"), x, up_role, layer);
+                  Role gate_role, Role up_role) {
+    const BufferId gate =
+        builder_.Project(Named(layer, prefix, "gate"), x, gate_role, layer);
+    const BufferId up =
+        builder_.Project(Named(layer, prefix, "up"), x, up_role, layer);
     const BufferId act =
-        builder_.Work(named("act"), width, builder_.DensePart());
+        builder_.Work(Named(layer, prefix, "act"), builder_.product_input(),
+                      {builder_.rows(), width}, builder_.DensePart());
     builder_.Append(step::Activation{.gate = gate, .up = up, .out = act});
-    return builder_.Project(named("down"), act, down_role, layer);
+    return act;
   }
 
   BufferId Dense(LayerId layer, BufferId y) {
-    const BufferId down = SwiGlu(layer, y, "mlp", dims_.dense_width,
-                                 Role::kMlpGate, Role::kMlpUp, Role::kMlpDown);
+    const BufferId act = SwiGlu(layer, y, "mlp", dims_.dense_width,
+                                Role::kMlpGate, Role::kMlpUp);
+    const BufferId down = builder_.Project(Named(layer, "mlp", "down"), act,
+                                           Role::kMlpDown, layer);
     return ReduceDense(Named(layer, "mlp.reduced"), down,
                        plan::CollectiveUse::kDenseMlp, layer);
   }
 
   // The shared expert enters once: as addends before the one reduction under
-  // tp, after it where every rank computes it whole.
-
+  // tp, after it where every rank computes it whole. What reads y stands
+  // together, and so do the down products.
   BufferId Moe(LayerId layer, BufferId y) {
     const plan::ExpertView* view =
         builder_.plan().experts().View(layer, builder_.rank());
     SIGNET_CHECK(view != nullptr);
     const BufferId scores =
         builder_.Project(Named(layer, "moe.scores"), y, Role::kRouter, layer);
+    const BufferId gate = builder_.Project(Named(layer, "shared.router"), y,
+                                           Role::kSharedRouter, layer);
+    const BufferId act = SwiGlu(layer, y, "shared", dims_.shared_width,
+                                Role::kSharedGate, Role::kSharedUp);
     const RouteBuffers route = AppendSoftmaxRoute(builder_, *view, scores);
-    BufferId routed = AppendRoutedSum(builder_, *view, route, y);
+    const Expanded expanded = AppendExpanded(builder_, *view, route, y);
+    const BufferId shared = builder_.Project(Named(layer, "shared", "down"),
+                                             act, Role::kSharedDown, layer);
+    BufferId routed = AppendCombine(builder_, *view, route, expanded);
     const bool tp = dims_.parts > 1;
     if (!tp) {
       routed = Reduce(Named(layer, "moe.reduced"), routed, (*view)->collective);
     }
-    const BufferId shared =
-        SwiGlu(layer, y, "shared", dims_.shared_width, Role::kSharedGate,
-               Role::kSharedUp, Role::kSharedDown);
-    const BufferId gate = builder_.Project(Named(layer, "shared.router"), y,
-                                           Role::kSharedRouter, layer);
     const BufferId fed = builder_.Work(
         Named(layer, "fed"), config_.hidden,
         tp ? step::Part::Partial(topology::Axis::kTp) : step::Part::Whole());
@@ -339,7 +347,7 @@ class ModelLowering {
                            builder_.DensePart())
            : logits;
     builder_.Append(
-        step::Logits{.x = x,
+        step::Logits{.x = builder_.Input(x),
                      .weight = builder_.Weight(Role::kLmHead, std::nullopt),
                      .out = block,
                      .which = which});

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "lower/launch_groups.h"
 #include "plan/layouter.h"
 #include "step/operands.h"
 
@@ -85,7 +86,7 @@ BufferId ProgramBuilder::Weight(model::Role role,
        .shape = shard.shape,
        .basis = entry.input_basis,
        .part = shard.cut ? DensePart() : step::Part::Whole(),
-       .arena = shard.cut ? MemoryClass::kDense : MemoryClass::kMapped,
+       .arena = shard.own ? MemoryClass::kDense : MemoryClass::kMapped,
        .offset_bytes = shard.offset_bytes,
        .weight = step::WeightRef{.weight = *id}});
 }
@@ -122,7 +123,7 @@ step::Part DownPartOf(const plan::ExpertView& view) {
 BufferId ProgramBuilder::Experts(const plan::ExpertView& view,
                                  step::ExpertPart which) {
   const bool gate_up = which == step::ExpertPart::kGateUp;
-  const bool own_memory = view->parallelism != plan::Parallelism::kSingle;
+  const bool own_memory = view->own_memory;
   const tensor::Shape shape =
       gate_up
           ? tensor::Shape{view->num_local, 2 * view->local_width, view->hidden}
@@ -168,9 +169,22 @@ BufferId ProgramBuilder::Work(const std::string& name, DType dtype,
                   .part = part});
 }
 
+BufferId ProgramBuilder::Input(BufferId x) {
+  if (product_input() == draft_.buffers[x].dtype) return x;
+  const auto rounded = rounded_.find(x);
+  if (rounded != rounded_.end()) return rounded->second;
+  const BufferDecl source = draft_.buffers[x];
+  const BufferId out = Work(source.name + ".rounded", product_input(),
+                            source.shape, source.part, source.basis);
+  Append(step::Round{.x = x, .out = out});
+  rounded_.emplace(x, out);
+  return out;
+}
+
 BufferId ProgramBuilder::Project(const std::string& name, BufferId x,
                                  model::Role role,
                                  std::optional<LayerId> layer) {
+  if (role != model::Role::kRouter) x = Input(x);
   const BufferId weight = Weight(role, layer);
   const step::Part held = draft_.buffers[weight].part;
   const bool addends =
@@ -188,12 +202,21 @@ Result<step::ProgramDraft> ProgramBuilder::Finish() && {
   };
   const auto num_steps = static_cast<int64_t>(draft_.steps.size());
   IdVector<BufferId, Lifetime> lifetimes(draft_.buffers.size());
-  for (int64_t i = 0; i < num_steps; ++i) {
-    step::ForEachOperand(draft_.steps[static_cast<size_t>(i)],
+  // A GPU may run the steps of a group at once; the CPU runs one by one.
+  std::vector<LaunchGroup> groups = LaunchGroupsOf(draft_.steps);
+  if (!plan_.mesh().device(draft_.rank).is_gpu()) {
+    for (int64_t i = 0; i < num_steps; ++i) {
+      groups[static_cast<size_t>(i)] = {i, i};
+    }
+  }
+  for (size_t i = 0; i < draft_.steps.size(); ++i) {
+    step::ForEachOperand(draft_.steps[i],
                          [&](std::string_view, BufferId id, step::Access) {
                            Lifetime& lifetime = lifetimes[id];
-                           if (lifetime.first < 0) lifetime.first = i;
-                           lifetime.last = i;
+                           if (lifetime.first < 0) {
+                             lifetime.first = groups[i].first;
+                           }
+                           lifetime.last = groups[i].last;
                          });
   }
 

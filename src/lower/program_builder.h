@@ -2,6 +2,7 @@
 // Writes a ProgramDraft: declares typed buffers, appends steps, and lays the
 // buffers out at the end. Every work buffer has one writer.
 
+#include <map>
 #include <optional>
 #include <string>
 
@@ -51,6 +52,13 @@ class ProgramBuilder {
                 tensor::Shape shape, step::Part part = step::Part::Whole(),
                 tensor::Basis basis = tensor::Basis::kNatural);
 
+  /// The dtype that the products of the shape read, the router's excepted.
+  tensor::DType product_input() const {
+    return plan_.product_input(draft_.shape);
+  }
+  /// x as products read it: x itself, or its rounding, made at first use.
+  BufferId Input(BufferId x);
+
   /// x W^T with the weight of a role, into a new buffer `name`: a shard where
   /// the rank holds rows of the weight, addends where it holds columns.
   BufferId Project(const std::string& name, BufferId x, model::Role role,
@@ -66,6 +74,7 @@ class ProgramBuilder {
   BufferId Declare(step::BufferDecl decl);
   const plan::ModelPlan& plan_;
   step::ProgramDraft draft_;
+  std::map<BufferId, BufferId> rounded_;  // x to Input(x)
 };
 
 }  // namespace signet::lower

@@ -10,8 +10,6 @@ namespace {
 using step::ExpertPart;
 using tensor::DType;
 
-constexpr int64_t kMaxIndexedRows = 4;
-
 std::string Prefix(const plan::ExpertView& view) {
   return fmt::format("l{}.moe.", view->layer.value());
 }
@@ -29,17 +27,10 @@ step::MoeRoute RouteStep(ProgramBuilder& builder, const plan::ExpertView& view,
           .renormalise = view->renormalise ? 1 : 0};
 }
 
-// What both grammars leave for the combine.
-struct Expanded {
-  BufferId experts_down;
-  BufferId d;
-  std::optional<BufferId> inverse_perm;
-};
-
 BufferId AppendActivation(ProgramBuilder& builder, const plan::ExpertView& view,
                           BufferId gate, BufferId up, int64_t slots) {
   const BufferId act =
-      builder.Work(Prefix(view) + "act", DType::kF32,
+      builder.Work(Prefix(view) + "act", builder.product_input(),
                    {slots, view->local_width}, PartOf(view), view->down_basis);
   builder.Append(step::MoeActivation{.gate = gate, .up = up, .out = act});
   return act;
@@ -75,10 +66,12 @@ Expanded AppendGrouped(ProgramBuilder& builder, const plan::ExpertView& view,
                        BufferId ids, BufferId x, int64_t slots) {
   const std::string prefix = Prefix(view);
   const step::Part part = PartOf(view);
+  const int64_t tile_rows = FormOf(builder.plan(), builder.shape()).tile_rows;
+  x = builder.Input(x);
   // An overflow sticks and is refused when the buffers are laid out.
   const auto max_rows = static_cast<int64_t>(
       plan::GroupedRowsBound(plan::MaxSlots(view.facts(), builder.rows()),
-                             view->num_local, kCpuTileRows)
+                             view->num_local, tile_rows)
           .value());
   const auto i32 = [&](const char* name, int64_t size) {
     return builder.Work(prefix + name, DType::kI32, {size}, SlotPartOf(view));
@@ -90,9 +83,9 @@ Expanded AppendGrouped(ProgramBuilder& builder, const plan::ExpertView& view,
       .counts = i32("counts", view->num_local),
       .offsets = i32("offsets", view->num_local + 1),
       .sorted_slot = i32("sorted_slot", max_rows),
-      .tile_expert = i32("tile_expert", max_rows / kCpuTileRows),
+      .tile_expert = i32("tile_expert", max_rows / tile_rows),
       .inverse_perm = i32("inverse_perm", slots),
-      .tile_rows = kCpuTileRows};
+      .tile_rows = tile_rows};
   builder.Append(scatter);
   const BufferId y = builder.Work(prefix + "y", DType::kF32,
                                   {max_rows, 2 * view->local_width}, part);
@@ -102,7 +95,7 @@ Expanded AppendGrouped(ProgramBuilder& builder, const plan::ExpertView& view,
                                       .x = x,
                                       .y = y,
                                       .which = ExpertPart::kGateUp,
-                                      .tile_rows = kCpuTileRows});
+                                      .tile_rows = tile_rows});
   const tensor::Shape wide = {slots, view->local_width};
   const BufferId gate = builder.Work(prefix + "gate", DType::kF32, wide, part);
   const BufferId up = builder.Work(prefix + "up", DType::kF32, wide, part);
@@ -118,16 +111,21 @@ Expanded AppendGrouped(ProgramBuilder& builder, const plan::ExpertView& view,
                                       .x = act,
                                       .y = d,
                                       .which = ExpertPart::kDown,
-                                      .tile_rows = kCpuTileRows});
+                                      .tile_rows = tile_rows});
   return {down, d, scatter.inverse_perm};
 }
 
 }  // namespace
 
-Grammar GrammarOf(const plan::ProgramShape& shape) {
-  return shape.kind == plan::ShapeKind::kDecode && shape.rows <= kMaxIndexedRows
-             ? Grammar::kIndexed
-             : Grammar::kGrouped;
+BlockForm FormOf(const plan::ModelPlan& plan, const plan::ProgramShape& shape) {
+  const bool on_gpu = plan.mesh().device(Rank(0)).is_gpu();
+  // Up to here slots seldom share an expert, and on a GPU rows are f32.
+  const int64_t max_indexed = on_gpu ? 8 : 4;
+  // Few rows an expert fill a small tile; the tensor cores want large ones.
+  const int64_t tile_rows = !on_gpu ? 8 : shape.rows <= 256 ? 16 : 64;
+  const bool indexed =
+      shape.kind == plan::ShapeKind::kDecode && shape.rows <= max_indexed;
+  return {indexed ? Grammar::kIndexed : Grammar::kGrouped, tile_rows};
 }
 
 RouteBuffers AppendSoftmaxRoute(ProgramBuilder& builder,
@@ -139,13 +137,16 @@ RouteBuffers AppendSoftmaxRoute(ProgramBuilder& builder,
   return {route.ids, route.weights};
 }
 
-BufferId AppendRoutedSum(ProgramBuilder& builder, const plan::ExpertView& view,
-                         const RouteBuffers& route, BufferId x) {
+Expanded AppendExpanded(ProgramBuilder& builder, const plan::ExpertView& view,
+                        const RouteBuffers& route, BufferId x) {
   const int64_t slots = builder.rows() * view->top_k;
-  const Expanded expanded =
-      GrammarOf(builder.shape()) == Grammar::kIndexed
-          ? AppendIndexed(builder, view, route.ids, x, slots)
-          : AppendGrouped(builder, view, route.ids, x, slots);
+  return FormOf(builder.plan(), builder.shape()).grammar == Grammar::kIndexed
+             ? AppendIndexed(builder, view, route.ids, x, slots)
+             : AppendGrouped(builder, view, route.ids, x, slots);
+}
+
+BufferId AppendCombine(ProgramBuilder& builder, const plan::ExpertView& view,
+                       const RouteBuffers& route, const Expanded& expanded) {
   const BufferId partial = builder.Work(Prefix(view) + "partial", view->hidden,
                                         step::Part::Partial(view->axis));
   builder.Append(step::MoeCombine{.experts = expanded.experts_down,
@@ -190,8 +191,9 @@ Result<step::ProgramDraft> RoutedBlock(const plan::ModelPlan& plan,
   }
   const BufferId out = builder.Io(IoRole::kBlockOutput, BufferKind::kWork,
                                   DType::kF32, rows_by_hidden);
+  const Expanded expanded = AppendExpanded(builder, view, buffers, x);
   builder.Append(
-      step::AllReduce{.x = AppendRoutedSum(builder, view, buffers, x),
+      step::AllReduce{.x = AppendCombine(builder, view, buffers, expanded),
                       .out = out,
                       .group = builder.Group(view->axis),
                       .row = view->collective,

@@ -2,6 +2,7 @@
 // The routed block in both grammars (contract G3), shared by whole models and
 // blocks alone.
 
+#include <optional>
 #include <string>
 
 #include "base/id.h"
@@ -13,22 +14,36 @@ namespace signet::lower {
 
 enum class Grammar { kIndexed, kGrouped };
 
-/// The one table of which grammar a shape uses: the indexed kernels read an
+/// How a shape computes its routed blocks (G3): the indexed kernels read an
 /// expert's weights once a slot, the grouped ones once a tile of rows.
-Grammar GrammarOf(const plan::ProgramShape& shape);
+struct BlockForm {
+  Grammar grammar;
+  int64_t tile_rows;  // bm of the grouped grammar
+};
 
-/// Rows of a grouped tile on the CPU (bm).
-inline constexpr int64_t kCpuTileRows = 8;
+/// The one table, by backend, kind and B.
+BlockForm FormOf(const plan::ModelPlan& plan, const plan::ProgramShape& shape);
 
 struct RouteBuffers {
   BufferId ids;
   BufferId weights;
 };
 
-/// Appends the block from its route to the combine; returns the weighted sum
-/// over the rank's experts, addends of [B, H], for the caller to reduce.
-BufferId AppendRoutedSum(ProgramBuilder& builder, const plan::ExpertView& view,
-                         const RouteBuffers& route, BufferId x);
+/// One unweighted row a slot, in the order of the grammar.
+struct Expanded {
+  BufferId experts_down;
+  BufferId d;
+  std::optional<BufferId> inverse_perm;  // grouped
+};
+
+/// Appends the block from its route to the down product.
+Expanded AppendExpanded(ProgramBuilder& builder, const plan::ExpertView& view,
+                        const RouteBuffers& route, BufferId x);
+
+/// Appends the combine; returns the weighted sum over the rank's experts,
+/// addends of [B, H], for the caller to reduce.
+BufferId AppendCombine(ProgramBuilder& builder, const plan::ExpertView& view,
+                       const RouteBuffers& route, const Expanded& expanded);
 
 /// Softmax top-k on `scores` [B, E].
 RouteBuffers AppendSoftmaxRoute(ProgramBuilder& builder,

@@ -97,10 +97,11 @@ Result<void> Admit(const model::ModelConfig& config, const topology::Mesh& mesh,
   RejectionList rejections;
   CheckMesh(config, mesh, rejections);
   for (int r = 0; r < mesh.num_ranks(); ++r) {
-    const topology::DeviceIdentity& device = mesh.device(Rank(r));
-    if (device.backend == "cpu") continue;
+    if (mesh.num_ranks() == 1 || !mesh.device(Rank(r)).is_gpu()) continue;
     rejections.Add(RejectionCode::kMeshUnsupported, "--devices",
-                   "this backend is not supported yet", device.backend, "cpu");
+                   "meshes of several ranks do not run on GPUs yet",
+                   mesh.spec().ToString(), "single, or --devices cpu");
+    break;
   }
   CheckWidth("head_dim", config.head_dim, tensor::kMaxHeadDim, rejections);
   CheckWidth("linear_key_head_dim", config.linear_key_dim, tensor::kMaxHeadDim,

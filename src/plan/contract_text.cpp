@@ -25,8 +25,8 @@ std::string ContractText(const ModelPlan& plan) {
   line("context {} batch {} page_tokens {} kv {}", options.context,
        options.batch, options.page_tokens, Name(options.kv_dtype));
   for (const ProgramShape& shape : plan.shapes()) {
-    line("shape {} rows={} logits={}", Name(shape.kind), shape.rows,
-         Name(shape.logits));
+    line("shape {} rows={} logits={} inputs={}", Name(shape.kind), shape.rows,
+         Name(shape.logits), Name(plan.product_input(shape)));
   }
   for (int r = 0; r < plan.mesh().num_ranks(); ++r) {
     const RankDims& dims = plan.dims(Rank(r));

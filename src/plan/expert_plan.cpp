@@ -98,6 +98,9 @@ std::optional<Rejection> WhyNot(const model::ExpertGroup& group,
   return std::nullopt;
 }
 
+// Three addresses an expert: gate, up, down.
+constexpr uint64_t kExpertTableEntryBytes = 24;
+
 std::vector<ExpertPlacement> Owners(int64_t num_experts, int64_t num_local,
                                     const std::vector<Rank>& ranks) {
   std::vector<ExpertPlacement> partition;
@@ -122,15 +125,15 @@ Result<ExpertPlan> ExpertPlan::Make(const model::Manifest& manifest,
   const int64_t ranks = mesh.size(axis);
   const bool split =
       axis == topology::Axis::kTp && tp_experts == TpExperts::kSplit;
-  plan.parallelism_ = ranks == 1 ? Parallelism::kSingle
-                      : split    ? Parallelism::kSplit
-                                 : Parallelism::kOwned;
+  const Parallelism parallelism = ranks == 1 ? Parallelism::kSingle
+                                  : split    ? Parallelism::kSplit
+                                             : Parallelism::kOwned;
   const int64_t owners = split ? 1 : ranks;
   plan.views_.resize(dims.size());
   plan.bytes_.resize(dims.size());
   plan.memory_bytes_.resize(dims.size());
   for (const model::ExpertGroup& group : manifest.expert_groups()) {
-    if (auto why = WhyNot(group, plan.parallelism_, axis, ranks)) {
+    if (auto why = WhyNot(group, parallelism, axis, ranks)) {
       rejections.Add(*std::move(why));
       continue;
     }
@@ -146,11 +149,19 @@ Result<ExpertPlan> ExpertPlan::Make(const model::Manifest& manifest,
       const Bytes down =
           ProjectionBytes(group, 1, group.down.dtype, num_local, local_width);
       plan.bytes_[r] += gate_up + down;
+      const bool own_memory =
+          parallelism != Parallelism::kSingle || mesh.device(rank).is_gpu();
       Bytes& end = plan.memory_bytes_[r];
       const Bytes gate_up_offset = end.AlignUp(kBufferAlignment);
       const Bytes down_offset =
           (gate_up_offset + gate_up).AlignUp(kBufferAlignment);
-      end = down_offset + down;
+      Bytes table_offset;
+      if (own_memory) end = down_offset + down;
+      if (mesh.device(rank).is_gpu()) {
+        table_offset = end.AlignUp(kBufferAlignment);
+        end = table_offset + Bytes(num_local) * kExpertTableEntryBytes +
+              Bytes(group.num_experts) * sizeof(int32_t);
+      }
       const ExpertView::Facts facts = {
           .layer = group.layer,
           .rank = rank,
@@ -165,7 +176,7 @@ Result<ExpertPlan> ExpertPlan::Make(const model::Manifest& manifest,
           .gate_up_basis = group.gate.input_basis,
           .down_basis = group.down.input_basis,
           .renormalise = manifest.config().renormalise,
-          .parallelism = plan.parallelism_,
+          .parallelism = parallelism,
           .axis = axis,
           .lanes = lanes,
           .first_lane = split ? 0 : coordinate * (lanes / owners),
@@ -173,8 +184,10 @@ Result<ExpertPlan> ExpertPlan::Make(const model::Manifest& manifest,
           .collective =
               *schedule.Find(CollectiveUse::kRoutedExperts, group.layer),
           .first_column = split ? coordinate * local_width : 0,
+          .own_memory = own_memory,
           .gate_up_offset_bytes = gate_up_offset.value(),
           .down_offset_bytes = down_offset.value(),
+          .table_offset_bytes = table_offset.value(),
       };
       plan.views_[r].emplace_back(
           PassKey<ExpertPlan>(), facts,
@@ -198,7 +211,6 @@ Bytes ExpertPlan::ExpertBytes(Rank rank) const {
 }
 
 Bytes ExpertPlan::OwnExpertBytes(Rank rank) const {
-  if (parallelism_ == Parallelism::kSingle) return Bytes();
   return memory_bytes_[static_cast<size_t>(rank.value())];
 }
 

@@ -62,10 +62,13 @@ class ExpertView {
     ScheduleRow collective;  // the one row its combine reduces in
     // Columns of the width that a split expert's slice begins at.
     int64_t first_column;
-    // Where the rank's experts lie in its own experts memory, when it has one
-    // (not kSingle): [E_r, 2 I_r, H] and [E_r, H, I_r].
+    // Whether they lie in the rank's own experts memory, and where: [E_r, 2
+    // I_r, H] and [E_r, H, I_r].
+    bool own_memory;
     uint64_t gate_up_offset_bytes;
     uint64_t down_offset_bytes;
+    // On a GPU: of the table of their addresses, then their ownership map.
+    uint64_t table_offset_bytes;
   };
 
   ExpertView(PassKey<class ExpertPlan>, Facts facts,
@@ -120,8 +123,7 @@ class ExpertPlan {
   ExpertPlan() = default;
   std::vector<std::vector<ExpertView>> views_;  // [rank][group]
   std::vector<Bytes> bytes_;                    // [rank]
-  std::vector<Bytes> memory_bytes_;             // [rank]
-  Parallelism parallelism_ = Parallelism::kSingle;
+  std::vector<Bytes> memory_bytes_;  // [rank], of those in own memory
 };
 
 }  // namespace signet::plan

@@ -35,8 +35,12 @@ MemoryPlan PlanMemory(const ModelPlan& plan,
   MemoryPlan memory;
   for (const ClassBytes& rank_arenas : arenas) {
     RankMemory& rank = memory.ranks.emplace_back();
-    rank.load[MemoryClass::kMapped] = plan.manifest().language_bytes();
     const Rank r(static_cast<int32_t>(memory.ranks.size()) - 1);
+    if (plan.mesh().device(r).is_gpu()) {
+      rank.load[MemoryClass::kDriver] = kDriverAllowance;
+    } else {
+      rank.load[MemoryClass::kMapped] = plan.manifest().language_bytes();
+    }
     const auto own = [&rank](MemoryClass memory_class, Bytes bytes) {
       if (bytes > Bytes(0)) rank.load[memory_class] = bytes;
     };

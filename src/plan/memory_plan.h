@@ -15,6 +15,10 @@ namespace signet::plan {
 
 using ClassBytes = std::map<MemoryClass, Bytes>;
 
+/// What a GPU's driver takes beside our arenas: the context, the modules, the
+/// graphs of all shapes and the scratch of kernels. Measured, rounded up.
+inline constexpr Bytes kDriverAllowance{uint64_t{1} << 30};
+
 struct RankMemory {
   ClassBytes load;    // while weights are read
   ClassBytes steady;  // with one session on the model

@@ -16,8 +16,10 @@ std::vector<int64_t> DefaultBuckets(int64_t batch) {
   return buckets;
 }
 
-std::vector<int64_t> DefaultChunks(int64_t context) {
+std::vector<int64_t> DefaultChunks(const topology::Mesh& mesh,
+                                   int64_t context) {
   std::vector<int64_t> chunks = {32, 128, 512};
+  if (mesh.device(Rank(0)).is_gpu()) chunks = {64, 512, 2048};
   while (chunks.size() > 1 && chunks.back() > context) chunks.pop_back();
   return chunks;
 }
@@ -39,6 +41,13 @@ ModelPlan::ModelPlan(std::shared_ptr<const model::Manifest> manifest,
       states_(std::move(states)),
       shapes_(std::move(shapes)) {}
 
+tensor::DType ModelPlan::product_input(const ProgramShape& shape) const {
+  constexpr int64_t kMaxFloatRows = 8;  // bound by memory up to here
+  return mesh_.device(Rank(0)).is_gpu() && shape.rows > kMaxFloatRows
+             ? tensor::DType::kBF16
+             : tensor::DType::kF32;
+}
+
 Result<std::shared_ptr<const ModelPlan>> MakeModelPlan(
     std::shared_ptr<const model::Manifest> manifest, const topology::Mesh& mesh,
     const PlanOptions& options) {
@@ -48,7 +57,7 @@ Result<std::shared_ptr<const ModelPlan>> MakeModelPlan(
     complete.decode_buckets = DefaultBuckets(options.batch);
   }
   if (complete.prefill_chunks.empty()) {
-    complete.prefill_chunks = DefaultChunks(options.context);
+    complete.prefill_chunks = DefaultChunks(mesh, options.context);
   }
   std::vector<ProgramShape> shapes;
   for (const int64_t rows : complete.decode_buckets) {

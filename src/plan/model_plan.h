@@ -17,6 +17,7 @@
 #include "plan/schedule.h"
 #include "plan/state_layout.h"
 #include "plan/weight_plan.h"
+#include "tensor/dtype.h"
 #include "topology/mesh.h"
 
 namespace signet::plan {
@@ -39,6 +40,9 @@ class ModelPlan {
   const StateLayout& state(Rank rank) const {
     return states_[static_cast<size_t>(rank.value())];
   }
+  /// The dtype that the products of a shape read their inputs in, the router's
+  /// excepted (N1): bf16 where the tensor cores multiply them.
+  tensor::DType product_input(const ProgramShape& shape) const;
   KvPool pool() const { return PoolOf(options_); }
   /// Decode buckets ascending, then prefill chunks ascending.
   const std::vector<ProgramShape>& shapes() const { return shapes_; }

@@ -42,11 +42,16 @@ std::vector<Block> RowBlocks(const model::WeightEntry& entry,
 }
 
 WeightShard ShardOf(const model::WeightEntry& entry,
-                    const model::ModelConfig& config, const RankDims& dims) {
+                    const model::ModelConfig& config, const RankDims& dims,
+                    bool on_gpu) {
   WeightShard shard = {.held = Holds(entry, dims), .shape = entry.shape};
-  if (!shard.held || dims.parts == 1) return shard;
-  if (entry.shard == ShardPolicy::kReplicate) return shard;
-  shard.cut = true;
+  shard.cut =
+      shard.held && dims.parts > 1 && entry.shard != ShardPolicy::kReplicate;
+  shard.own = shard.cut || (shard.held && on_gpu);
+  if (!shard.cut) {
+    if (shard.own) shard.row_blocks = {{0, entry.shape[0]}};
+    return shard;
+  }
   shard.row_blocks = RowBlocks(entry, config, dims);
   int64_t rows = 0;
   for (const Block& block : shard.row_blocks) rows += block.size;
@@ -63,6 +68,17 @@ WeightShard ShardOf(const model::WeightEntry& entry,
   return shard;
 }
 
+// The shard that already holds all of what `shard` is another name for; null
+// when there is none.
+const WeightShard* WholeOwner(const model::WeightEntry& entry,
+                              const WeightShard& shard,
+                              const IdVector<WeightId, WeightShard>& shards) {
+  if (!entry.alias_of || !shard.own || shard.cut) return nullptr;
+  if (!shards.Contains(*entry.alias_of)) return nullptr;
+  const WeightShard& owner = shards[*entry.alias_of];
+  return owner.own && !owner.cut ? &owner : nullptr;
+}
+
 }  // namespace
 
 WeightPlan::WeightPlan(const model::Manifest& manifest,
@@ -73,8 +89,11 @@ WeightPlan::WeightPlan(const model::Manifest& manifest,
     Bytes bytes;
     for (const model::WeightEntry& entry : manifest.weights()) {
       WeightShard shard =
-          ShardOf(entry, manifest.config(), dims[static_cast<size_t>(r)]);
-      if (shard.cut) {
+          ShardOf(entry, manifest.config(), dims[static_cast<size_t>(r)],
+                  mesh.device(Rank(r)).is_gpu());
+      if (const WeightShard* owner = WholeOwner(entry, shard, shards)) {
+        shard.offset_bytes = owner->offset_bytes;
+      } else if (shard.own) {
         const Bytes begin = bytes.AlignUp(kBufferAlignment);
         shard.offset_bytes = begin.value();
         bytes = begin + shard.shape.StorageBytes(entry.dtype);

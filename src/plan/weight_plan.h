@@ -1,8 +1,8 @@
 #pragma once
 // What each rank holds of each weight outside the expert groups: which it
-// reads, and the rows or columns of those cut over tp (contract P3, P3b). A
-// whole weight is read where its file is mapped; a cut one lies in the rank's
-// own memory, compact. Immutable; any thread.
+// reads, and the rows or columns of those cut over tp (contract P3, P3b). A CPU
+// rank reads a whole weight where its file is mapped; a cut one, and all those
+// of a GPU, lie in the rank's own memory, compact. Immutable; any thread.
 
 #include <cstdint>
 #include <vector>
@@ -18,7 +18,8 @@ namespace signet::plan {
 
 struct WeightShard {
   bool held = false;    // a program of the rank reads it
-  bool cut = false;     // along tp; the fields below place it
+  bool cut = false;     // along tp
+  bool own = false;     // in the rank's dense memory; the fields below place it
   tensor::Shape shape;  // rank-local
   // Of the stored weight, in order; columns [first_column, + shape[1]).
   std::vector<Block> row_blocks;
@@ -34,7 +35,7 @@ class WeightPlan {
   const WeightShard& shard(WeightId weight, Rank rank) const {
     return shards_[static_cast<size_t>(rank.value())][weight];
   }
-  /// Of the cut weights of the rank, with their alignment.
+  /// Of the weights in the rank's own memory, with their alignment.
   Bytes dense_bytes(Rank rank) const {
     return bytes_[static_cast<size_t>(rank.value())];
   }

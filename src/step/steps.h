@@ -67,9 +67,21 @@ struct Norm {
   }
 };
 
+/// Rows as the products of a shape read them (N1): f32 to bf16, nearest even.
+struct Round {
+  static constexpr std::string_view kName = "round";
+  BufferId x = kNoBuffer;    // [B, W] f32
+  BufferId out = kNoBuffer;  // [B, W] bf16
+  template <typename Self, typename V>
+  static void Fields(Self& s, V& v) {
+    v.Read("x", s.x);
+    v.Write("out", s.out);
+  }
+};
+
 struct Projection {
   static constexpr std::string_view kName = "projection";
-  BufferId x = kNoBuffer;       // [B, K] f32
+  BufferId x = kNoBuffer;       // [B, K] f32, or bf16 as the shape's products
   BufferId weight = kNoBuffer;  // [N, K]
   BufferId out = kNoBuffer;     // [B, N] f32
   template <typename Self, typename V>
@@ -247,7 +259,7 @@ struct Activation {
   static constexpr std::string_view kName = "activation";
   BufferId gate = kNoBuffer;  // [B, I] f32
   BufferId up = kNoBuffer;    // [B, I] f32
-  BufferId out = kNoBuffer;   // [B, I] f32; may lie in `gate`
+  BufferId out = kNoBuffer;   // [B, I] as down reads it; f32 may lie in `gate`
   template <typename Self, typename V>
   static void Fields(Self& s, V& v) {
     v.Read("gate", s.gate);
@@ -361,7 +373,7 @@ struct GroupedMoeGemm {
   BufferId experts = kNoBuffer;      // the projection's experts
   BufferId sorted_slot = kNoBuffer;  // [M_max] i32
   BufferId tile_expert = kNoBuffer;  // [M_max / tile_rows] i32
-  BufferId x = kNoBuffer;            // gate_up: [B, H]; down: [S, I] f32
+  BufferId x = kNoBuffer;            // gate_up: [B, H]; down: [S, I]
   BufferId y = kNoBuffer;            // gate_up: [M_max, 2I]; down: [M_max, H]
   ExpertPart which = ExpertPart::kGateUp;
   int64_t tile_rows = 0;
@@ -397,7 +409,7 @@ struct MoeActivation {
   static constexpr std::string_view kName = "moe_activation";
   BufferId gate = kNoBuffer;  // [S, I] f32
   BufferId up = kNoBuffer;    // [S, I] f32
-  BufferId out = kNoBuffer;   // [S, I] f32; may lie in `gate`
+  BufferId out = kNoBuffer;   // [S, I] as down reads it; f32 may lie in `gate`
   template <typename Self, typename V>
   static void Fields(Self& s, V& v) {
     v.Read("gate", s.gate);
@@ -510,7 +522,7 @@ struct BandTransfer {
 
 struct Logits {
   static constexpr std::string_view kName = "logits";
-  BufferId x = kNoBuffer;       // [B, H] f32, normed
+  BufferId x = kNoBuffer;       // [B, H], normed, as the shape's products
   BufferId weight = kNoBuffer;  // [V, H]
   BufferId out = kNoBuffer;     // [logit rows, V] f32
   LogitRows which = LogitRows::kAll;
@@ -544,9 +556,9 @@ struct Sample {
 
 /// The registry: a kind missing here, or in any visit, does not compile.
 using Step =
-    std::variant<Embed, Norm, Projection, QkNormRope, KvAppend, Attention, Conv,
-                 DeltaRule, GatedNorm, Activation, ResidualAdd, GatedAdd,
-                 MoeRoute, IndexedMoeGemv, MoeScatter, GroupedMoeGemm,
+    std::variant<Embed, Norm, Round, Projection, QkNormRope, KvAppend,
+                 Attention, Conv, DeltaRule, GatedNorm, Activation, ResidualAdd,
+                 GatedAdd, MoeRoute, IndexedMoeGemv, MoeScatter, GroupedMoeGemm,
                  MoeGateUpUnscatter, MoeActivation, MoeCombine, AllReduce,
                  Gather, Broadcast, BandTransfer, Logits, Sample>;
 

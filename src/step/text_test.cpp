@@ -212,6 +212,7 @@ std::vector<std::string_view> KindNames(std::variant<Kinds...>*) {
 TEST(ProgramText, G1_TheKindsAreCalledSo) {
   const std::vector<std::string_view> want = {"embed",
                                               "norm",
+                                              "round",
                                               "projection",
                                               "qk_norm_rope",
                                               "kv_append",

@@ -87,7 +87,9 @@ Result<void> LoadTransaction::Read(const Progress& progress) {
                 checkpoint.weight_files()[range.file].path(),
                 "a weight lies past the end of its file");
   }
-  SIGNET_RETURN_IF_ERROR(PopulateRanges(progress));
+  // A GPU's weights are read once, straight into its memory.
+  const bool on_gpu = plan_->mesh().device(Rank(0)).is_gpu();
+  if (!on_gpu) SIGNET_RETURN_IF_ERROR(PopulateRanges(progress));
   for (int r = 0; r < plan_->mesh().num_ranks(); ++r) {
     backend::Device* const device = devices_[static_cast<size_t>(r)];
     if (device == nullptr) {
@@ -96,7 +98,8 @@ Result<void> LoadTransaction::Read(const Progress& progress) {
     }
     SIGNET_ASSIGN_OR_RETURN(
         WeightVersion::RankWeights weights,
-        LoadRank(backend::LoadKey(), *plan_, mappings_, Rank(r), *device));
+        LoadRank(backend::LoadKey(), *plan_, mappings_, Rank(r), *device,
+                 on_gpu ? progress : Progress()));
     ranks_.push_back(std::move(weights));
   }
   // A file may have changed while it was read.
@@ -133,9 +136,8 @@ Result<void> LoadTransaction::PopulateRanges(const Progress& progress) {
   return {};
 }
 
-Result<void> LoadTransaction::CommitTables(Rank rank) const {
-  const WeightVersion::RankWeights& held =
-      ranks_[static_cast<size_t>(rank.value())];
+Result<void> LoadTransaction::CommitTables(Rank rank) {
+  WeightVersion::RankWeights& held = ranks_[static_cast<size_t>(rank.value())];
   const backend::Memory& memory = held.experts;
   backend::Device* device = devices_[static_cast<size_t>(rank.value())];
   SIGNET_CHECK(memory.empty() ||
@@ -156,7 +158,7 @@ Result<void> LoadTransaction::CommitTables(Rank rank) const {
                          return lies_within(data, bytes, mapping.bytes());
                        });
   };
-  for (const WeightVersion::ExpertTable& table : held.tables) {
+  for (WeightVersion::ExpertTable& table : held.tables) {
     const plan::ExpertView::Facts& facts =
         plan_->experts().View(table.layer, rank)->facts();
     SIGNET_CHECK(static_cast<int64_t>(table.experts.size()) == facts.num_local);
@@ -168,8 +170,10 @@ Result<void> LoadTransaction::CommitTables(Rank rank) const {
       SIGNET_CHECK(is_held(expert.gate, gate_up) &&
                    is_held(expert.up, gate_up) && is_held(expert.down, down));
     }
-    SIGNET_RETURN_IF_ERROR(
-        device->CommitTable(backend::LoadKey(), table.experts));
+    SIGNET_ASSIGN_OR_RETURN(
+        table.committed, device->CommitTable(backend::LoadKey(), table.experts,
+                                             table.global_to_local, memory,
+                                             facts.table_offset_bytes));
   }
   return {};
 }

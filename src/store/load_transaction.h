@@ -9,13 +9,14 @@
 #include "backend/device.h"
 #include "base/result.h"
 #include "plan/model_plan.h"
+#include "store/rank_loader.h"
 #include "store/weight_version.h"
 
 namespace signet::store {
 
 class LoadTransaction {
  public:
-  using Progress = std::function<void(Bytes done, Bytes total)>;
+  using Progress = store::Progress;
 
   /// `devices`, one a rank, must outlive the committed version; the first maps
   /// the files. A rank without a device runs in another process, and nothing
@@ -40,7 +41,7 @@ class LoadTransaction {
   std::vector<Rank> RanksHere() const;
   Result<void> PopulateRanges(const Progress& progress);
   // T4: as many entries as the rank owns, each within memory of its device.
-  Result<void> CommitTables(Rank rank) const;
+  Result<void> CommitTables(Rank rank);
   std::shared_ptr<const plan::ModelPlan> plan_;
   std::vector<backend::Device*> devices_;
   IdVector<FileId, backend::FileMapping> mappings_;

@@ -1,5 +1,6 @@
 #include "store/rank_loader.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -15,6 +16,8 @@ using backend::Memory;
 // A block of a stored matrix.
 struct MatrixBlock {
   const std::byte* matrix;
+  int fd;  // of the file that holds it
+  uint64_t file_offset;
   uint64_t element_bytes;
   int64_t width;  // elements of a stored row
   plan::Block rows;
@@ -22,11 +25,14 @@ struct MatrixBlock {
 
   backend::StridedRows Rows() const {
     const uint64_t stride = static_cast<uint64_t>(width) * element_bytes;
-    return {.data = matrix + static_cast<uint64_t>(rows.first) * stride +
-                    static_cast<uint64_t>(columns.first) * element_bytes,
+    const uint64_t begin = static_cast<uint64_t>(rows.first) * stride +
+                           static_cast<uint64_t>(columns.first) * element_bytes;
+    return {.data = matrix + begin,
             .rows = static_cast<uint64_t>(rows.size),
             .row_bytes = static_cast<uint64_t>(columns.size) * element_bytes,
-            .stride_bytes = stride};
+            .stride_bytes = stride,
+            .fd = fd,
+            .file_offset = file_offset + begin};
   }
 };
 
@@ -41,7 +47,7 @@ class RankLoader {
         rank_(rank),
         device_(device) {}
 
-  Result<WeightVersion::RankWeights> Run() && {
+  Result<WeightVersion::RankWeights> Run(const Progress& progress) && {
     SIGNET_ASSIGN_OR_RETURN(
         loaded_.experts,
         Reserve(MemoryClass::kExperts, plan_.experts().OwnExpertBytes(rank_)));
@@ -59,6 +65,10 @@ class RankLoader {
       if (view == nullptr) continue;
       SIGNET_RETURN_IF_ERROR(PlaceExperts(group, *view));
     }
+    const Bytes total = loaded_.experts.size() + loaded_.dense.size();
+    SIGNET_RETURN_IF_ERROR(device_.Settle(key_, [&](Bytes done) {
+      if (progress) progress(std::min(done, total), total);
+    }));
     return std::move(loaded_);
   }
 
@@ -72,6 +82,13 @@ class RankLoader {
     return mappings_[range.file].data() + range.begin_bytes;
   }
 
+  int Descriptor(const model::FileRange& range) const {
+    return plan_.manifest()
+        .checkpoint()
+        .weight_files()[range.file]
+        .descriptor();
+  }
+
   // To `offset` of the rank's memory, which it moves on.
   Result<void> Copy(const MatrixBlock& block, const Memory& to,
                     uint64_t& offset) {
@@ -81,15 +98,26 @@ class RankLoader {
     return {};
   }
 
+  // Whether a weight lies where the one it is another name for does.
+  bool SharesMemory(const plan::WeightShard& shard, WeightId owner) const {
+    const plan::WeightShard& other = plan_.weights().shard(owner, rank_);
+    return loaded_.weights.Contains(owner) && other.own && !other.cut &&
+           !shard.cut;
+  }
+
   // Where the rank reads a weight; null when it does not.
   Result<const std::byte*> Place(WeightId id) {
     const auto& entries = plan_.manifest().weights();
     const model::WeightEntry& entry = entries[id];
     const plan::WeightShard& shard = plan_.weights().shard(id, rank_);
     if (!shard.held) return nullptr;
-    const std::byte* stored = Address(
-        entry.alias_of ? entries[*entry.alias_of].source : entry.source);
-    if (!shard.cut) return stored;
+    const model::FileRange& source =
+        entry.alias_of ? entries[*entry.alias_of].source : entry.source;
+    const std::byte* stored = Address(source);
+    if (!shard.own) return stored;
+    if (entry.alias_of && SharesMemory(shard, *entry.alias_of)) {
+      return loaded_.weights[*entry.alias_of];
+    }
     const auto width = [](const tensor::Shape& shape) {
       return shape.num_dims() == 2 ? shape[1] : 1;
     };
@@ -97,6 +125,8 @@ class RankLoader {
     for (const plan::Block& rows : shard.row_blocks) {
       SIGNET_RETURN_IF_ERROR(
           Copy({.matrix = stored,
+                .fd = Descriptor(source),
+                .file_offset = source.begin_bytes,
                 .element_bytes = tensor::SizeOf(entry.dtype),
                 .width = width(entry.shape),
                 .rows = rows,
@@ -143,11 +173,14 @@ class RankLoader {
   Result<const void*> Place(const model::ExpertProjection& projection,
                             ExpertId expert, plan::Block rows,
                             plan::Block columns, uint64_t& offset) {
-    const std::byte* stored = Address(projection.sources[expert]);
+    const model::FileRange& source = projection.sources[expert];
+    const std::byte* stored = Address(source);
     if (loaded_.experts.empty()) return stored;
     const std::byte* const placed = loaded_.experts.data() + offset;
     SIGNET_RETURN_IF_ERROR(
         Copy({.matrix = stored,
+              .fd = Descriptor(source),
+              .file_offset = source.begin_bytes,
               .element_bytes = tensor::SizeOf(projection.dtype),
               .width = projection.shape[1],
               .rows = rows,
@@ -169,8 +202,8 @@ class RankLoader {
 Result<WeightVersion::RankWeights> LoadRank(
     backend::LoadKey key, const plan::ModelPlan& plan,
     const IdVector<FileId, backend::FileMapping>& mappings, Rank rank,
-    backend::Device& device) {
-  return RankLoader(key, plan, mappings, rank, device).Run();
+    backend::Device& device, const Progress& progress) {
+  return RankLoader(key, plan, mappings, rank, device).Run(progress);
 }
 
 }  // namespace signet::store

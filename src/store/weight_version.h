@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "backend/device.h"
 #include "backend/memory.h"
 #include "backend/views.h"
 #include "base/digest.h"
@@ -26,6 +27,7 @@ class WeightVersion {
     LayerId layer;
     std::vector<backend::ExpertPointers> experts;  // [E_r]
     std::vector<int32_t> global_to_local;          // [E], -1: foreign
+    backend::CommittedTable committed;             // where kernels read them
   };
   /// What one rank holds beside the mapped files: copies of the experts when
   /// several ranks share a group, and of the weights that the plan cuts.

@@ -47,6 +47,9 @@ struct DeviceIdentity {
   int ordinal = 0;
   std::string architecture;  // "AVX3", "sm_90"
   uint64_t memory_bytes = 0;
+  /// Whether it computes from memory of its own, into which weights must be
+  /// copied, and not from files that the host has mapped.
+  bool is_gpu() const { return backend == "gpu"; }
   friend bool operator==(const DeviceIdentity&,
                          const DeviceIdentity&) = default;
 };

@@ -22,6 +22,13 @@
 namespace signet::testing {
 namespace {
 
+evidence::RankMemory MemoryOf(const exec::Arenas& arenas,
+                              std::span<const int32_t> page_table) {
+  return {.kv = ValueOrDie(arenas.Look(MemoryClass::kKv)),
+          .recurrent = ValueOrDie(arenas.Look(MemoryClass::kRecurrent)),
+          .page_table = page_table};
+}
+
 using evidence::Keep;
 using evidence::MakeDevices;
 using evidence::Piece;
@@ -59,7 +66,7 @@ class TwoRanks {
             OpenManifest(Tiny("moe_fused_nested")), CpuMesh("ep=2"),
             {.context = 64, .prefill_chunks = {8}}))) {
     std::vector<backend::Device*> devices;
-    loaders_ = MakeDevices(plan_->mesh(), 1);
+    loaders_ = ValueOrDie(MakeDevices(plan_->mesh(), 1));
     for (const auto& loader : loaders_) devices.push_back(loader.get());
     store::LoadTransaction load(plan_, devices);
     ValueOrDie(load.Read({}));
@@ -308,8 +315,8 @@ TEST(StateGatherer, E1_StateIsReadThroughPages) {
   const evidence::StateGatherer gatherer(model.plan(), {&programs[0]});
   const auto gather = [&](std::vector<SelfFault>* faults) {
     return gatherer.Gather(
-        {{&model.programs().arenas(), model.programs().page_table()}}, 0, 10,
-        faults);
+        {MemoryOf(model.programs().arenas(), model.programs().page_table())}, 0,
+        10, faults);
   };
   std::vector<SelfFault> faults;
   const std::vector<Piece> pieces = gather(&faults);
@@ -365,7 +372,7 @@ TEST(StateGatherer, E1_CopiesOnOtherRanksMustBeEqual) {
   const std::vector<step::SealedProgram> first = SealAll(*plan, Rank(0));
   const std::vector<step::SealedProgram> second = SealAll(*plan, Rank(1));
   const evidence::StateGatherer gatherer(*plan, {&first[0], &second[0]});
-  const auto device = std::move(MakeDevices(plan->mesh(), 1)[0]);
+  const auto device = std::move(ValueOrDie(MakeDevices(plan->mesh(), 1))[0]);
   exec::Arenas a =
       ValueOrDie(exec::Arenas::Make(device.get(), first[0].arena_bytes(), 1));
   exec::Arenas b =
@@ -374,7 +381,7 @@ TEST(StateGatherer, E1_CopiesOnOtherRanksMustBeEqual) {
       static_cast<size_t>(plan->pool().pages_per_slot), 0);
   const auto faults = [&] {
     std::vector<SelfFault> found;
-    gatherer.Gather({{&a, pages}, {&b, pages}}, 0, 3, &found);
+    gatherer.Gather({MemoryOf(a, pages), MemoryOf(b, pages)}, 0, 3, &found);
     return found;
   };
   EXPECT_THAT(Messages(faults()), IsEmpty());

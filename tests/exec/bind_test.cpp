@@ -33,7 +33,8 @@ class MisalignedDevice final : public backend::ForwardingDevice {
     void* begin = blocks_.back().data();
     size_t space = blocks_.back().size();
     std::align(64, size.value(), begin, space);
-    return backend::Memory(this, static_cast<std::byte*>(begin) + 1, size, size,
+    return backend::Memory(this, static_cast<std::byte*>(begin) + 1,
+                           static_cast<std::byte*>(begin) + 1, size, size,
                            memory_class);
   }
 

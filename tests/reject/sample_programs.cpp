@@ -57,6 +57,10 @@ step::ProgramDraft Lower(Sample sample) {
       return Must(lower::RoutedBlock(plan,
                                      *plan.experts().View(LayerId(0), Rank(0)),
                                      prefill, step::RouterKind::kPrecomputed));
+    case Sample::kOnGpu:
+      return Must(lower::LowerModel(plan, decode, Rank(0)));
+    case Sample::kRounded:
+      return Must(lower::LowerModel(plan, prefill, Rank(0)));
     case Sample::kFirstStage:
       return Must(lower::LowerModel(plan, decode, Rank(0)));
     case Sample::kDraws:
@@ -90,6 +94,10 @@ std::string_view Name(Sample sample) {
       return "FirstStage";
     case Sample::kLastStage:
       return "LastStage";
+    case Sample::kOnGpu:
+      return "OnGpu";
+    case Sample::kRounded:
+      return "Rounded";
   }
   return "";
 }
@@ -103,7 +111,15 @@ const plan::ModelPlan& PlanOf(Sample sample) {
       MakePlan(EvenConfig(), SmallOptions(), "tp=2");
   static const std::shared_ptr<const plan::ModelPlan> stages =
       MakePlan(EvenConfig(), SmallOptions(), "pp=2");
+  static const std::shared_ptr<const plan::ModelPlan> gpu = [] {
+    plan::PlanOptions options = SmallOptions();
+    options.prefill_chunks = {12};
+    return MakePlan(EvenConfig(), options, "single", "gpu");
+  }();
   switch (sample) {
+    case Sample::kOnGpu:
+    case Sample::kRounded:
+      return *gpu;
     case Sample::kDense:
       return *dense;
     case Sample::kSplit:
@@ -120,7 +136,7 @@ const plan::ModelPlan& PlanOf(Sample sample) {
 // The files are opened, so the folder need not outlive this call.
 std::shared_ptr<const plan::ModelPlan> MakePlan(
     const nlohmann::json& config, const plan::PlanOptions& options,
-    std::string_view spec) {
+    std::string_view spec, std::string_view backend) {
   const model::testing::TempFolder folder;
   auto checkpoint = std::make_shared<const model::Checkpoint>(
       Must(model::testing::WriteAndOpen(folder, config,
@@ -128,7 +144,7 @@ std::shared_ptr<const plan::ModelPlan> MakePlan(
   const topology::MeshSpec axes = Must(topology::MeshSpec::Parse(spec));
   std::vector<topology::DeviceIdentity> devices;
   for (int r = 0; r < axes.num_ranks(); ++r) {
-    devices.push_back({.backend = "cpu",
+    devices.push_back({.backend = std::string(backend),
                        .uuid = "machine/" + std::to_string(r),
                        .pci = "",
                        .architecture = ""});

@@ -22,12 +22,15 @@ enum class Sample {
   kDraws,             // tp=2: the first rank, which samples, prefill
   kFirstStage,        // pp=2: decode
   kLastStage,         // pp=2: decode
+  kOnGpu,             // a GPU, whose weights are its own: decode
+  kRounded,           // a GPU, a chunk whose products read bf16
 };
 
 inline constexpr std::array kEverySample = {
     Sample::kIndexed, Sample::kGrouped,          Sample::kDense,
     Sample::kBlock,   Sample::kPrecomputedBlock, Sample::kSplit,
-    Sample::kDraws,   Sample::kFirstStage,       Sample::kLastStage};
+    Sample::kDraws,   Sample::kFirstStage,       Sample::kLastStage,
+    Sample::kOnGpu,   Sample::kRounded};
 
 std::string_view Name(Sample sample);
 
@@ -36,9 +39,9 @@ const plan::ModelPlan& PlanOf(Sample sample);
 /// A fresh copy; it seals.
 step::ProgramDraft DraftOf(Sample sample);
 
-/// The plan of any config, on CPU ranks, over a checkpoint of zeros.
+/// The plan of any config over a checkpoint of zeros. No device is touched.
 std::shared_ptr<const plan::ModelPlan> MakePlan(
     const nlohmann::json& config, const plan::PlanOptions& options,
-    std::string_view mesh = "single");
+    std::string_view mesh = "single", std::string_view backend = "cpu");
 
 }  // namespace signet::testing

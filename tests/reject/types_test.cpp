@@ -45,6 +45,35 @@ void Point(D& d, std::string_view kind, std::string_view operand,
 }
 
 const OneEdit kEdits[] = {
+    // Inputs of products on the tensor cores (N1).
+    {"N1_AnInputNotRounded",
+     Sample::kRounded,
+     [](D& d) { Nth<step::Projection>(d).x = Nth<step::Round>(d).x; },
+     {RejectionCode::kOperandDType}},
+    {"N1_ARouterInputRounded",
+     Sample::kRounded,
+     [](D& d) {
+       for (step::Step& step : d.steps) {
+         auto* product = std::get_if<step::Projection>(&step);
+         if (product == nullptr ||
+             d.buffers[product->out].name != "l0.moe.scores") {
+           continue;
+         }
+         product->x = IdOf(d, "l0.y.rounded");
+       }
+     },
+     {RejectionCode::kOperandDType}},
+    {"N1_ARoundingOfOtherWidth",
+     Sample::kRounded,
+     [](D& d) { Buffer(d, "l0.x.rounded").dtype = tensor::DType::kF32; },
+     {RejectionCode::kOperandDType}},
+    {"P4_AGpuWeightReadFromTheFile",
+     Sample::kOnGpu,
+     [](D& d) {
+       Buffer(d, "w.0.in_proj_z").arena = MemoryClass::kMapped;
+       Buffer(d, "w.0.in_proj_z").offset_bytes = 0;
+     },
+     {kRole}},
     // Equal shapes, other meaning: only the recipe tells them apart.
     {"S2_NormsOfOneLayerSwapped",
      Sample::kIndexed,

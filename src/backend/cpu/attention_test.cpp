@@ -229,8 +229,12 @@ TEST(AttentionTest, LargeScoresStayFinite) {
     KvAppend(pool, {row.view(), key.data(), value.data(), cache.view()});
   }
   Guarded<float> out(4 * 128);
-  Attention(pool, {rows.view(), 2, 1.0f, q.data(), gate.data(), cache.view(),
-                   out.data()});
+  Attention(pool, {.rows = rows.view(),
+                   .heads = 2,
+                   .q = q.data(),
+                   .q_gate = gate.data(),
+                   .cache = cache.view(),
+                   .out = out.data()});
   for (const float value : Written(out, 128)) EXPECT_EQ(value, 70.0f);
 }
 

@@ -103,7 +103,7 @@ class CpuDevice final : public Device {
     held_.emplace(data, reserved);
     ++counts_.allocations;
     counts_.live[static_cast<size_t>(memory_class)] += size;
-    return Memory(this, data, size, reserved, memory_class);
+    return Memory(this, data, data, size, reserved, memory_class);
   }
 
   Result<FileMapping> Map(int fd, Bytes size,
@@ -171,9 +171,16 @@ class CpuDevice final : public Device {
     return {};
   }
 
+  Result<void> Settle(LoadKey, const CopyProgress&) override { return {}; }
+
   // Kernels read the host's table as it is.
-  Result<void> CommitTable(LoadKey, std::span<const ExpertPointers>) override {
-    if (!Faulted(FaultPoint::kTable)) return {};
+  Result<CommittedTable> CommitTable(
+      LoadKey, std::span<const ExpertPointers> experts,
+      std::span<const int32_t> global_to_local, const Memory&,
+      uint64_t) override {
+    if (!Faulted(FaultPoint::kTable)) {
+      return CommittedTable{experts.data(), global_to_local.data()};
+    }
     return Fail(FailureKind::kDevice, facts_.identity,
                 "cannot commit a table of experts");
   }
@@ -196,6 +203,24 @@ class CpuDevice final : public Device {
     }
     return Fail(FailureKind::kDevice, facts_.identity,
                 fmt::format("cannot start a thread: {}", why));
+  }
+
+  // What the host writes, kernels read as it is, when they are launched.
+  void Feed(LaunchKey, std::span<const MirrorPart>) override {}
+  void Fetch(LaunchKey, std::span<const MirrorPart>) override {}
+  Result<void> Wait(LaunchKey) override { return {}; }
+  Result<std::unique_ptr<Replay>> Record(LaunchKey,
+                                         const std::function<void()>&) override {
+    return std::unique_ptr<Replay>();
+  }
+  Result<void> Download(const std::byte* from, Bytes size,
+                        std::byte* to) override {
+    std::copy_n(from, size.value(), to);
+    return {};
+  }
+  Result<void> Fill(Memory& memory, std::byte value) override {
+    std::fill_n(memory.data(), memory.size().value(), value);
+    return {};
   }
 
   // A kernel on the CPU ends as it should, or the process does.

@@ -193,7 +193,7 @@ TEST(CpuDevice, EveryOperationPassesItsFaultPoint) {
               point != FaultPoint::kRead);
     EXPECT_EQ(device->Copy(key, memory, 7, {&byte, 1, 1, 1}).has_value(),
               point != FaultPoint::kCopy);
-    EXPECT_EQ(device->CommitTable(key, {}).has_value(),
+    EXPECT_EQ(device->CommitTable(key, {}, {}, Memory(), 0).has_value(),
               point != FaultPoint::kTable);
     EXPECT_EQ(device->JoinGroups(2).has_value(), point != FaultPoint::kGroup);
     bool ran = false;
@@ -252,9 +252,9 @@ TEST(CpuDevice, T6_MemoryGoesBackToTheDeviceItCameFrom) {
   std::byte* const data = memory.data();
   {
     // Says it is of another device, then of the right one but of another size.
-    Memory foreign(other.get(), data, memory.size(), memory.reserved(),
+    Memory foreign(other.get(), data, data, memory.size(), memory.reserved(),
                    MemoryClass::kKv);
-    Memory other_size(device.get(), data, memory.size(), Bytes(1),
+    Memory other_size(device.get(), data, data, memory.size(), Bytes(1),
                       MemoryClass::kKv);
   }
   EXPECT_EQ(other->counts().foreign_frees, 1u);
@@ -265,7 +265,8 @@ TEST(CpuDevice, T6_MemoryGoesBackToTheDeviceItCameFrom) {
   EXPECT_EQ(device->counts().frees, 1u);
   // What was given back is not given back again.
   {
-    Memory again(device.get(), data, Bytes(8), Bytes(8), MemoryClass::kKv);
+    Memory again(device.get(), data, data, Bytes(8), Bytes(8),
+                 MemoryClass::kKv);
     FileMapping mapping(device.get(), data, Bytes(8));
   }
   EXPECT_EQ(device->counts().frees, 1u);

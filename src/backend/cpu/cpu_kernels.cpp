@@ -36,6 +36,9 @@ class CpuKernels final : public Kernels {
   void Projection(LaunchKey, const ProjectionArgs& args) override {
     cpu::Projection(pool_, args);
   }
+  void Round(LaunchKey, const RoundArgs& args) override {
+    cpu::Round(pool_, args);
+  }
   void Conv(LaunchKey, const ConvArgs& args) override {
     cpu::Conv(pool_, args);
   }

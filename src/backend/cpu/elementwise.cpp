@@ -8,6 +8,7 @@
 #include "backend/cpu/math-inl.h"
 // clang-format on
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "backend/cpu/ops.h"
@@ -85,6 +86,19 @@ void ResidualAdd(ThreadPool& pool, const ResidualAddArgs& args) {
 
 void GatedAdd(ThreadPool& pool, const GatedAddArgs& args) {
   HWY_DYNAMIC_DISPATCH(GatedAddAll)(pool, args);
+}
+
+void Round(ThreadPool& pool, const RoundArgs& args) {
+  auto* out = static_cast<uint16_t*>(args.out);
+  pool.ParallelFor(*args.rows.live * args.multiple, [&](int64_t row, int) {
+    for (int64_t i = row * args.width; i < (row + 1) * args.width; ++i) {
+      const auto bits = std::bit_cast<uint32_t>(args.x[i]);
+      const uint32_t half = 0x7fff + ((bits >> 16) & 1);
+      const bool is_nan = (bits & 0x7fffffff) > 0x7f800000;
+      out[i] = static_cast<uint16_t>(is_nan ? (bits >> 16) | 0x40
+                                            : (bits + half) >> 16);
+    }
+  });
 }
 
 void IdentityReduce(ThreadPool& pool, const IdentityReduceArgs& args) {

@@ -70,7 +70,7 @@ void GroupedGateUp(ThreadPool& pool, const GroupedGateUpArgs& args) {
   const Blocks blocks = WeightBlocks(table.width, table.hidden, args.tile_rows,
                                      2 * num_tiles, pool.num_threads());
   const int64_t tasks_per_tile = 2 * blocks.num_blocks;
-  const GroupedRows rows = {args.sorted_slot, args.x, args.top_k, args.y,
+  const GroupedRows rows = {args.sorted_slot, FloatRows(args.x), args.top_k, args.y,
                             2 * table.width};
   pool.ParallelFor(num_tiles * tasks_per_tile, [&](int64_t task, int) {
     const int64_t tile = task / tasks_per_tile;
@@ -96,7 +96,7 @@ void GroupedDown(ThreadPool& pool, const GroupedDownArgs& args) {
   const int64_t num_tiles = args.max_rows / args.tile_rows;
   const Blocks blocks = WeightBlocks(table.hidden, table.width, args.tile_rows,
                                      num_tiles, pool.num_threads());
-  const GroupedRows rows = {args.sorted_slot, args.act, 1, args.y,
+  const GroupedRows rows = {args.sorted_slot, FloatRows(args.act), 1, args.y,
                             table.hidden};
   pool.ParallelFor(num_tiles * blocks.num_blocks, [&](int64_t task, int) {
     const int64_t tile = task / blocks.num_blocks;

@@ -28,6 +28,7 @@ void Norm(ThreadPool& pool, const NormArgs& args);
 void GatedNorm(ThreadPool& pool, const GatedNormArgs& args);
 // elementwise.cpp
 void Activation(ThreadPool& pool, const ActivationArgs& args);
+void Round(ThreadPool& pool, const RoundArgs& args);
 void ResidualAdd(ThreadPool& pool, const ResidualAddArgs& args);
 void GatedAdd(ThreadPool& pool, const GatedAddArgs& args);
 void IdentityReduce(ThreadPool& pool, const IdentityReduceArgs& args);

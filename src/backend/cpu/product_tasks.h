@@ -7,6 +7,8 @@
 #include <cstdint>
 
 #include "backend/cpu/product.h"
+#include "backend/views.h"
+#include "base/check.h"
 
 namespace signet::backend::cpu {
 
@@ -18,6 +20,12 @@ struct Blocks {
   int64_t begin(int64_t i) const { return i * block; }
   int64_t size(int64_t i) const { return std::min(block, count - begin(i)); }
 };
+
+/// The rows of an input; programs for the CPU keep them in f32 (contract N1).
+inline const float* FloatRows(const InputView& x) {
+  SIGNET_CHECK(x.dtype == tensor::DType::kF32);
+  return static_cast<const float*>(x.data);
+}
 
 /// Near-equal blocks of at most kMaxBlockInputs rows.
 inline Blocks InputBlocks(int64_t count) {

@@ -42,7 +42,7 @@ void MultiplyRows(ThreadPool& pool, const float* x, int64_t num_inputs,
 }  // namespace
 
 void Projection(ThreadPool& pool, const ProjectionArgs& args) {
-  MultiplyRows(pool, args.x, *args.rows.live, args.weight, args.out);
+  MultiplyRows(pool, FloatRows(args.x), *args.rows.live, args.weight, args.out);
 }
 
 void Logits(ThreadPool& pool, const LogitsArgs& args) {
@@ -50,10 +50,11 @@ void Logits(ThreadPool& pool, const LogitsArgs& args) {
   if (live == 0) return;
   switch (args.which) {
     case LogitRows::kLast:
-      return MultiplyRows(pool, args.x + (live - 1) * args.weight.cols, 1,
+      return MultiplyRows(pool,
+                          FloatRows(args.x) + (live - 1) * args.weight.cols, 1,
                           args.weight, args.out);
     case LogitRows::kAll:
-      return MultiplyRows(pool, args.x, live, args.weight, args.out);
+      return MultiplyRows(pool, FloatRows(args.x), live, args.weight, args.out);
   }
 }
 

@@ -3,5 +3,12 @@
 namespace signet::backend {
 
 std::vector<DeviceFacts> GpuDevices() { return {}; }
+Bytes GpuFreeMemory(std::string_view) { return {}; }
+std::string GpuDriverVersion() { return {}; }
+
+Result<std::unique_ptr<Device>> MakeGpuDevice(std::string_view identity) {
+  return Fail(FailureKind::kDevice, std::string(identity),
+              "this build has no GPU backend");
+}
 
 }  // namespace signet::backend

@@ -20,6 +20,7 @@ class PartRules {
 
   void operator()(const Embed& s);
   void operator()(const Norm& s);
+  void operator()(const Round& s);
   void operator()(const Projection& s);
   void operator()(const QkNormRope& s);
   void operator()(const KvAppend& s);

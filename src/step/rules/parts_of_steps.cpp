@@ -17,6 +17,12 @@ void PartRules::operator()(const Norm& s) {
   Make({"out", s.out}, Part::Whole());
 }
 
+// Addends would not round as their sum does.
+void PartRules::operator()(const Round& s) {
+  if (!TakeSettled({"x", s.x})) return;
+  Make({"out", s.out}, Of(s.x));
+}
+
 // Rows of a weight make a shard of the output; columns read a shard of the
 // input and make addends.
 void PartRules::operator()(const Projection& s) {

@@ -128,7 +128,7 @@ void TypeRules::CheckDeclaredWeights() {
     const plan::WeightShard& shard = plan_.weights().shard(weight, draft_.rank);
     CheckType(Locate(draft_, id), buffer, entry.dtype, shard.shape,
               entry.input_basis);
-    CheckHeld(id, shard.cut ? MemoryClass::kDense : MemoryClass::kMapped,
+    CheckHeld(id, shard.own ? MemoryClass::kDense : MemoryClass::kMapped,
               shard.offset_bytes,
               shard.cut ? Part::Shard(topology::Axis::kTp) : Part::Whole());
   }
@@ -165,12 +165,14 @@ void TypeRules::CheckDeclaredExperts(BufferId id) {
           ? Shape{experts->num_local, 2 * experts->local_width, experts->hidden}
           : Shape{experts->num_local, experts->hidden, experts->local_width};
   CheckType(Locate(draft_, id), buffer, dtype, shape, basis);
-  const bool own = experts->parallelism != plan::Parallelism::kSingle;
+  const bool own = experts->own_memory;
   const uint64_t offset_bytes =
       gate_up ? experts->gate_up_offset_bytes : experts->down_offset_bytes;
   CheckHeld(id, own ? MemoryClass::kExperts : MemoryClass::kMapped,
             own ? offset_bytes : 0,
-            own ? Part::Shard(experts->axis) : Part::Whole());
+            experts->parallelism == plan::Parallelism::kSingle
+                ? Part::Whole()
+                : Part::Shard(experts->axis));
 }
 
 void TypeRules::CheckWeightUses() {
@@ -249,6 +251,11 @@ void TypeRules::CheckType(const std::string& where, const BufferDecl& buffer,
 void TypeRules::Rows(std::string_view operand, BufferId id, int64_t width,
                      Basis basis) {
   Type(operand, id, DType::kF32, {rows_, width}, basis);
+}
+
+void TypeRules::Inputs(std::string_view operand, BufferId id, int64_t rows,
+                       int64_t width, Basis basis) {
+  Type(operand, id, plan_.product_input(draft_.shape), {rows, width}, basis);
 }
 
 void TypeRules::Need(std::string_view operand, BufferId id, Meaning want) {

@@ -79,6 +79,7 @@ class TypeRules {
 
   void operator()(const Embed& s);
   void operator()(const Norm& s);
+  void operator()(const Round& s);
   void operator()(const Projection& s);
   void operator()(const QkNormRope& s);
   void operator()(const KvAppend& s);
@@ -127,6 +128,9 @@ class TypeRules {
   /// f32 [B, width].
   void Rows(std::string_view operand, BufferId id, int64_t width,
             Basis basis = Basis::kNatural);
+  /// [rows, width] in the dtype that the shape's products read (N1).
+  void Inputs(std::string_view operand, BufferId id, int64_t rows,
+              int64_t width, Basis basis = Basis::kNatural);
   /// The operand means this, or nothing yet.
   void Need(std::string_view operand, BufferId id, Meaning want);
   void Give(BufferId id, Meaning meaning) { meanings_[id] = meaning; }

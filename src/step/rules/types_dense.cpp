@@ -68,6 +68,15 @@ void TypeRules::operator()(const Norm& s) {
   Give(s.out, {mixer ? Value::kMixerInput : Value::kMlpInput, layer});
 }
 
+void TypeRules::operator()(const Round& s) {
+  const BufferDecl& x = draft_.buffers[s.x];
+  Attribute("rounds in this shape", int64_t{1},
+            int64_t{plan_.product_input(draft_.shape) == DType::kBF16});
+  Type("x", s.x, DType::kF32, x.shape, x.basis);
+  Type("out", s.out, DType::kBF16, x.shape, x.basis);
+  Give(s.out, MeaningOf(s.x));
+}
+
 void TypeRules::operator()(const Projection& s) {
   const auto* weight = Weight(
       "weight", s.weight,
@@ -81,7 +90,11 @@ void TypeRules::operator()(const Projection& s) {
                    [&](const Product& p) { return p.role == weight->role; });
   const int32_t layer = weight->layer->value();
   const Shape& shape = draft_.buffers[s.weight].shape;  // the rank's
-  Rows("x", s.x, shape[1], weight->input_basis);
+  if (weight->role == Role::kRouter) {
+    Rows("x", s.x, shape[1], weight->input_basis);
+  } else {
+    Inputs("x", s.x, rows_, shape[1], weight->input_basis);
+  }
   Rows("out", s.out, shape[0]);
   Need("x", s.x, {product->input, layer});
   Give(s.out, {product->output, layer});
@@ -96,7 +109,7 @@ void TypeRules::operator()(const Activation& s) {
   if (gate.value != want) return;
   Rows("gate", s.gate, width);
   Rows("up", s.up, width);
-  Rows("out", s.out, width);
+  Inputs("out", s.out, rows_, width);
   Need("up", s.up, {shared ? Value::kSharedUp : Value::kDenseUp, gate.at});
   Give(s.out, {shared ? Value::kSharedAct : Value::kDenseAct, gate.at});
 }

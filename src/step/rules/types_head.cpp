@@ -71,7 +71,7 @@ void TypeRules::operator()(const BandTransfer& s) {
 }
 
 void TypeRules::operator()(const Logits& s) {
-  Rows("x", s.x, config_.hidden);
+  Inputs("x", s.x, rows_, config_.hidden);
   Type("out", s.out, DType::kF32, {draft_.shape.logit_rows(), dims_.vocab});
   Attribute("which", s.which, LogitRowsOf(draft_.shape));
   Weight("weight", s.weight, {model::Role::kLmHead});

@@ -84,11 +84,10 @@ void TypeRules::operator()(const GroupedMoeGemm& s) {
   Attribute("tile_rows", s.tile_rows, tile_rows);
   const bool gate_up = s.which == ExpertPart::kGateUp;
   if (gate_up) {
-    Rows("x", s.x, view()->hidden, view()->gate_up_basis);
+    Inputs("x", s.x, rows_, view()->hidden, view()->gate_up_basis);
     Need("x", s.x, OfLayer(Value::kMlpInput));
   } else {
-    Type("x", s.x, DType::kF32, {slots(), view()->local_width},
-         view()->down_basis);
+    Inputs("x", s.x, slots(), view()->local_width, view()->down_basis);
   }
   if (const auto rows = GroupedRows(tile_rows)) {
     const int64_t width = gate_up ? 2 * view()->local_width : view()->hidden;
@@ -106,8 +105,7 @@ void TypeRules::operator()(const MoeGateUpUnscatter& s) {
 }
 
 void TypeRules::operator()(const MoeActivation& s) {
-  Type("out", s.out, DType::kF32, {slots(), view()->local_width},
-       view()->down_basis);
+  Inputs("out", s.out, slots(), view()->local_width, view()->down_basis);
   Give(s.out, OfLayer(Value::kExpertRows));
 }
 

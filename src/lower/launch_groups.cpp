@@ -1,0 +1,40 @@
+#include "lower/launch_groups.h"
+
+#include <variant>
+
+namespace signet::lower {
+namespace {
+
+template <typename... Kinds>
+bool IsAny(const step::Step& step) {
+  return (std::holds_alternative<Kinds>(step) || ...);
+}
+
+bool Begins(const step::Step& step, const step::Step& before) {
+  if (IsAny<step::Norm, step::Conv, step::QkNormRope, step::MoeRoute>(step)) {
+    return true;
+  }
+  if (const auto* gemv = std::get_if<step::IndexedMoeGemv>(&step)) {
+    return gemv->which == step::ExpertPart::kDown;
+  }
+  // The product that ends a mixer or a feed-forward part.
+  return IsAny<step::Projection>(step) &&
+         IsAny<step::GatedNorm, step::Attention, step::Activation>(before);
+}
+
+}  // namespace
+
+std::vector<LaunchGroup> LaunchGroupsOf(std::span<const step::Step> steps) {
+  std::vector<LaunchGroup> groups(steps.size());
+  size_t first = 0;
+  for (size_t i = 1; i <= steps.size(); ++i) {
+    if (i < steps.size() && !Begins(steps[i], steps[i - 1])) continue;
+    for (size_t j = first; j < i; ++j) {
+      groups[j] = {static_cast<int64_t>(first), static_cast<int64_t>(i) - 1};
+    }
+    first = i;
+  }
+  return groups;
+}
+
+}  // namespace signet::lower
