@@ -67,24 +67,27 @@ void CheckModel(const Receipt& receipt, const model::Manifest& manifest,
 
 void CheckContracts(const Receipt& receipt, const ManifestPtr& manifest,
                     std::vector<std::string>* causes) {
-  std::vector<SideRequest> requests;
+  // On the devices on record, which this machine may lack: a contract names
+  // none.
+  std::vector<SideSpec> specs;
   for (const Receipt::Side& side : receipt.sides) {
-    requests.push_back(side.request);
+    auto mesh = topology::MeshSpec::Parse(side.request.mesh);
+    if (!mesh) {
+      causes->push_back("its sides cannot be planned: " +
+                        OneLine(mesh.error()));
+      return;
+    }
+    specs.push_back({*std::move(mesh), side.devices});
   }
-  const auto specs = ChooseSides(requests, receipt.options.devices);
-  if (!specs) {
-    causes->push_back("its sides cannot be planned: " + OneLine(specs.error()));
-    return;
-  }
-  const auto options = OptionsOfSides(*specs, receipt.options);
+  const auto options = OptionsOfSides(specs, receipt.options);
   if (!options) {
     causes->push_back("its sides cannot be planned: " +
                       OneLine(options.error()));
     return;
   }
-  for (size_t i = 0; i < specs->size(); ++i) {
-    const std::string& mesh = requests[i].mesh;
-    const auto plan = PlanOfSide(manifest, (*specs)[i], (*options)[i]);
+  for (size_t i = 0; i < specs.size(); ++i) {
+    const std::string& mesh = receipt.sides[i].request.mesh;
+    const auto plan = PlanOfSide(manifest, specs[i], (*options)[i]);
     if (!plan) {
       causes->push_back(
           fmt::format("{} cannot be planned: {}", mesh, OneLine(plan.error())));

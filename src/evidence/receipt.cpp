@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "backend/gpu_devices.h"
 #include "engine/devices.h"
 #include "evidence/build_facts.h"
 #include "evidence/report.h"
@@ -54,12 +55,14 @@ Json BoundsJson(const std::optional<Bounds>& bounds) {
 Json BindingJson(const SideReport& side) {
   Json devices = Json::array();
   for (const topology::DeviceIdentity& device : side.devices) {
-    devices.push_back({{"name", DeviceName(device)},
-                       {"identity", device.uuid},
-                       {"pci", device.pci},
-                       {"architecture", device.architecture},
-                       {"memory_bytes", device.memory_bytes},
-                       {"driver", nullptr}});
+    devices.push_back(
+        {{"name", DeviceName(device)},
+         {"identity", device.uuid},
+         {"pci", device.pci},
+         {"architecture", device.architecture},
+         {"memory_bytes", device.memory_bytes},
+         {"driver", device.is_gpu() ? Json(backend::GpuDriverVersion())
+                                    : Json(nullptr)}});
   }
   return {{"contract", side.contract.Hex()},
           {"devices", std::move(devices)},

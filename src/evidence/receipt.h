@@ -13,6 +13,7 @@
 
 #include "base/result.h"
 #include "evidence/verify.h"
+#include "topology/mesh.h"
 
 namespace signet::evidence {
 
@@ -31,6 +32,8 @@ struct Receipt {
   struct Side {
     SideRequest request;
     std::string contract;
+    // As recorded: they need not be of this machine.
+    std::vector<topology::DeviceIdentity> devices;
   };
   std::vector<Side> sides;
 };

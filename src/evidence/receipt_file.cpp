@@ -24,6 +24,7 @@ using nlohmann::json;
 constexpr uint64_t kMaxReceiptBytes = uint64_t{64} << 20;
 constexpr size_t kMaxTextBytes = 1 << 20;  // a prompt may be long
 constexpr size_t kMaxSides = 256;
+constexpr size_t kMaxDevices = 4096;
 constexpr int64_t kMaxNumber = int64_t{1} << 40;
 
 // Reads fields; after the first fault it only gives defaults.
@@ -146,6 +147,28 @@ PlanOptions ReadOptions(Reader& reader, const json& object) {
   return options;
 }
 
+std::vector<topology::DeviceIdentity> ReadDevices(Reader& reader,
+                                                  const json& list) {
+  std::vector<topology::DeviceIdentity> devices;
+  if (!list.is_array() || list.empty() || list.size() > kMaxDevices) {
+    reader.Fail(
+        fmt::format("binding.devices is not a list of 1 to {}", kMaxDevices));
+    return devices;
+  }
+  for (const json& device : list) {
+    topology::DeviceIdentity& read = devices.emplace_back();
+    const std::string name = reader.Line(device, "name");
+    read.backend = name.substr(0, name.find(':'));
+    if (read.backend != "cpu" && read.backend != "gpu") {
+      reader.Fail("the name of a device is not cpu:N or gpu:N");
+    }
+    read.uuid = reader.Line(device, "identity");
+    read.pci = reader.Line(device, "pci");
+    read.architecture = reader.Line(device, "architecture");
+  }
+  return devices;
+}
+
 std::vector<Receipt::Side> ReadSides(Reader& reader, const json& list,
                                      int64_t positions) {
   std::vector<Receipt::Side> sides;
@@ -160,6 +183,8 @@ std::vector<Receipt::Side> ReadSides(Reader& reader, const json& list,
     reader.Bool(side, "emulated");
     reader.Bool(side, "holds");
     read.contract = reader.Hex(reader.At(side, "binding"), "contract", 32);
+    read.devices =
+        ReadDevices(reader, reader.At(reader.At(side, "binding"), "devices"));
     const json& digests = reader.At(side, "digests");
     if (!digests.is_array() ||
         static_cast<int64_t>(digests.size()) != positions) {
