@@ -15,6 +15,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <vector>
 
 #include "backend/kernels.h"
 #include "backend/launch_key.h"
@@ -175,6 +176,10 @@ class Device {
       LaunchKey, const std::function<void()>& enqueue) = 0;
   /// Returns when everything launched is done. Failure: kDevice.
   virtual Result<void> Wait(LaunchKey) = 0;
+  /// Runs the launches one after another and returns the seconds of each,
+  /// without what the host needs to launch them. Failure: kDevice.
+  virtual Result<std::vector<double>> Time(
+      LaunchKey, std::span<const std::function<void()>> launches) = 0;
   /// Copies memory of this device to the host, for observers and tests, after
   /// what was launched before. Failure: kDevice.
   virtual Result<void> Download(const std::byte* from, Bytes size,

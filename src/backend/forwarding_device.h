@@ -9,6 +9,7 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "backend/device.h"
 #include "base/check.h"
@@ -65,6 +66,10 @@ class ForwardingDevice : public Device {
     return inner_.Record(key, enqueue);
   }
   Result<void> Wait(LaunchKey key) override { return inner_.Wait(key); }
+  Result<std::vector<double>> Time(
+      LaunchKey key, std::span<const std::function<void()>> launches) override {
+    return inner_.Time(key, launches);
+  }
   Result<void> Download(const std::byte* from, Bytes size,
                         std::byte* to) override {
     return inner_.Download(from, size, to);

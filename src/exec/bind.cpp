@@ -101,6 +101,31 @@ IoViews Binder::Io() const {
   return io;
 }
 
+std::string Binder::NameOf(size_t first, size_t count) const {
+  std::string name;
+  std::string_view before;
+  for (const step::Step& step : program_.steps().subspan(first, count)) {
+    const std::string_view kind = KindName(step);
+    if (kind == before) continue;
+    if (!name.empty()) name += '+';
+    name += kind;
+    before = kind;
+  }
+  std::string target;
+  step::ForEachOperand(program_.steps()[first + count - 1],
+                       [&](std::string_view, BufferId id, step::Access access) {
+                         if (access == step::Access::kWrite)
+                           target = Decl(id).name;
+                       });
+  // Buffers of layers are called l3.name.
+  const size_t dot = target.find('.');
+  const bool of_layer =
+      dot != std::string::npos && target[0] == 'l' && dot > 1 &&
+      std::all_of(target.begin() + 1, target.begin() + static_cast<long>(dot),
+                  [](char c) { return c >= '0' && c <= '9'; });
+  return name + " " + (of_layer ? target.substr(dot + 1) : target);
+}
+
 bool Binder::AreDisjoint(size_t first, size_t count) const {
   std::set<BufferId> ids;
   for (const step::Step& step : program_.steps().subspan(first, count)) {
@@ -170,11 +195,21 @@ BoundProgram Binder::Build(TapObserver* observer) && {
     launches.push_back(
         std::visit([&](const auto& s) { return Resolve(s); }, step));
   }
-  backend::Kernels& kernels = arenas_.device()->kernels();
-  if (observer == nullptr && kernels.fused() != nullptr) {
-    launches = Fuse(launches, [this](size_t first, size_t count) {
+  std::vector<FusedLaunch> fused;
+  if (observer == nullptr && arenas_.device()->kernels().fused() != nullptr) {
+    fused = Fuse(launches, [this](size_t first, size_t count) {
       return AreDisjoint(first, count);
     });
+  } else {
+    for (Launch& launch : launches) fused.push_back({std::move(launch), 1});
+  }
+  launches.clear();
+  std::vector<std::string> names;
+  size_t step = 0;
+  for (FusedLaunch& launch : fused) {
+    launches.push_back(std::move(launch.launch));
+    names.push_back(NameOf(step, launch.count));
+    step += launch.count;
   }
   std::optional<TapPoints> taps;
   if (observer != nullptr) {
@@ -211,6 +246,7 @@ BoundProgram Binder::Build(TapObserver* observer) && {
                                             .io = io,
                                             .mirrors = MirrorsOf(),
                                             .launches = std::move(launches),
+                                            .names = std::move(names),
                                             .taps = std::move(taps)});
 }
 

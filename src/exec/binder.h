@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "base/id.h"
@@ -48,6 +49,8 @@ class Binder {
               : nullptr;
   }
   Mirrors MirrorsOf() const;
+  // The kinds of `count` steps from `first` on, and the last one's output.
+  std::string NameOf(size_t first, size_t count) const;
   // Of `count` steps from `first` on: no two buffers share a byte.
   bool AreDisjoint(size_t first, size_t count) const;
   const step::BufferDecl& Decl(BufferId id) const {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
@@ -122,6 +123,7 @@ class BoundProgram {
     IoViews io;
     Mirrors mirrors;
     std::vector<Launch> launches;
+    std::vector<std::string> names;  // of the launches, without their layer
     std::optional<TapPoints> taps;
   };
   BoundProgram(PassKey<class Binder>, Content content)
@@ -135,6 +137,9 @@ class BoundProgram {
   const IoViews& io() const { return content_.io; }
   std::span<const Launch> launches() const& { return content_.launches; }
   std::span<const Launch> launches() const&& = delete;
+  /// What each launch is, for profiles: its steps and where the last writes.
+  std::span<const std::string> names() const& { return content_.names; }
+  std::span<const std::string> names() const&& = delete;
   const Mirrors& mirrors() const { return content_.mirrors; }
   /// All its launches as one, once the executor has recorded them; may be null.
   backend::Replay* replay() const { return replay_.get(); }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "base/overload.h"
 
@@ -285,8 +286,6 @@ Result<void> Executor::LaunchSteps(const BoundProgram& program, int64_t live) {
 
 Result<void> Executor::LaunchAll(const BoundProgram& program, int64_t live) {
   const IoViews& io = program.io();
-  *io.live = static_cast<int32_t>(live);
-  if (io.flags != nullptr) *io.flags = 0;
   if (program.replay() != nullptr) {
     program.replay()->Launch(backend::LaunchKey());
     if (device_->HasLaunchFailed()) {
@@ -304,9 +303,9 @@ Result<void> Executor::LaunchAll(const BoundProgram& program, int64_t live) {
   return {};
 }
 
-Result<void> Executor::Run(const BoundProgram& program,
-                           std::span<const RowInput> rows,
-                           std::span<const backend::SamplingRow> sampling) {
+Result<void> Executor::Prepare(const BoundProgram& program,
+                               std::span<const RowInput> rows,
+                               std::span<const backend::SamplingRow> sampling) {
   SIGNET_RETURN_IF_ERROR(CheckGeneration(program));
   SIGNET_RETURN_IF_ERROR(CheckRows(program, rows));
   SIGNET_RETURN_IF_ERROR(CheckPages(program, rows));
@@ -331,8 +330,34 @@ Result<void> Executor::Run(const BoundProgram& program,
     }
     if (io.sampling != nullptr) io.sampling[i] = sampling[i];
   }
+  *io.live = static_cast<int32_t>(rows.size());
+  if (io.flags != nullptr) *io.flags = 0;
   if (MayHaveNewPages(program, rows)) FeedTables(program);
+  return {};
+}
+
+Result<void> Executor::Run(const BoundProgram& program,
+                           std::span<const RowInput> rows,
+                           std::span<const backend::SamplingRow> sampling) {
+  SIGNET_RETURN_IF_ERROR(Prepare(program, rows, sampling));
   return LaunchAll(program, static_cast<int64_t>(rows.size()));
+}
+
+Result<std::vector<double>> Executor::Profile(
+    const BoundProgram& program, std::span<const RowInput> rows,
+    std::span<const backend::SamplingRow> sampling) {
+  SIGNET_RETURN_IF_ERROR(Prepare(program, rows, sampling));
+  const backend::LaunchKey key;
+  device_->Feed(key, program.mirrors().inputs);
+  std::vector<std::function<void()>> launches;
+  for (const Launch& launch : program.launches()) {
+    launches.push_back([&] { Launch1(device_->kernels(), key, launch); });
+  }
+  SIGNET_ASSIGN_OR_RETURN(std::vector<double> seconds,
+                          device_->Time(key, launches));
+  device_->Fetch(key, program.mirrors().outputs);
+  SIGNET_RETURN_IF_ERROR(device_->Wait(key));
+  return seconds;
 }
 
 Result<void> Executor::RunBlock(const BoundProgram& program,
@@ -356,6 +381,8 @@ Result<void> Executor::RunBlock(const BoundProgram& program,
                     static_cast<int64_t>(inputs.x.size()),
                     inputs.live * limits.hidden + 1);
   }
+  *io.live = static_cast<int32_t>(inputs.live);
+  if (io.flags != nullptr) *io.flags = 0;
   FeedTables(program);
   std::copy(inputs.x.begin(), inputs.x.end(), io.block_input);
   std::copy(inputs.route_ids.begin(), inputs.route_ids.end(), io.route_ids);

@@ -51,10 +51,19 @@ class Executor {
   /// sequences are reset.
   Result<void> Run(const BoundProgram& program, std::span<const RowInput> rows,
                    std::span<const backend::SamplingRow> sampling);
+  /// The same call, launch by launch, timed: the seconds of each of
+  /// program.launches(). For programs of one rank without an observer.
+  Result<std::vector<double>> Profile(
+      const BoundProgram& program, std::span<const RowInput> rows,
+      std::span<const backend::SamplingRow> sampling);
   /// One call of a routed block; the result is in io().block_output.
   Result<void> RunBlock(const BoundProgram& program, const BlockInputs& inputs);
 
  private:
+  // Checks a call and writes its inputs.
+  Result<void> Prepare(const BoundProgram& program,
+                       std::span<const RowInput> rows,
+                       std::span<const backend::SamplingRow> sampling);
   void FeedTables(const BoundProgram& program);
   void Enqueue(const BoundProgram& program);
   // One launch a step, each shown to the observer.

@@ -13,11 +13,7 @@ using Rest = std::span<const Launch>;
 // The most rows that the fused products hold in registers.
 constexpr int64_t kMaxProductRows = 8;
 
-// A run of launches, from the first of those that are left, as one.
-struct Fused {
-  Launch launch;
-  size_t count;
-};
+using Fused = FusedLaunch;
 
 template <typename Args>
 const Args* At(Rest rest, size_t i) {
@@ -155,20 +151,20 @@ constexpr std::array kPatterns = {NormProducts, ProductAdd,  DeltaMix,
 
 }  // namespace
 
-std::vector<Launch> Fuse(std::span<const Launch> launches,
-                         const IsIndependent& is_independent) {
-  std::vector<Launch> fused;
+std::vector<FusedLaunch> Fuse(std::span<const Launch> launches,
+                              const IsIndependent& is_independent) {
+  std::vector<FusedLaunch> fused;
   size_t i = 0;
   while (i < launches.size()) {
-    Fused next = {launches[i], 1};
+    FusedLaunch next = {launches[i], 1};
     for (const auto pattern : kPatterns) {
-      std::optional<Fused> found = pattern(launches.subspan(i));
+      std::optional<FusedLaunch> found = pattern(launches.subspan(i));
       if (!found || !is_independent(i, found->count)) continue;
       next = *std::move(found);
       break;
     }
-    fused.push_back(std::move(next.launch));
     i += next.count;
+    fused.push_back(std::move(next));
   }
   return fused;
 }

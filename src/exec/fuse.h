@@ -15,9 +15,15 @@ namespace signet::exec {
 /// touch different buffers: then they may overlap in time.
 using IsIndependent = std::function<bool(size_t first, size_t count)>;
 
+/// A launch of `count` steps.
+struct FusedLaunch {
+  Launch launch;
+  size_t count;
+};
+
 /// The same launches in the same order, independent runs of them replaced by
 /// fused ones. For backends that offer backend::FusedKernels.
-std::vector<Launch> Fuse(std::span<const Launch> launches,
-                         const IsIndependent& is_independent);
+std::vector<FusedLaunch> Fuse(std::span<const Launch> launches,
+                              const IsIndependent& is_independent);
 
 }  // namespace signet::exec

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <fstream>
 #include <map>
@@ -174,10 +175,10 @@ class CpuDevice final : public Device {
   Result<void> Settle(LoadKey, const CopyProgress&) override { return {}; }
 
   // Kernels read the host's table as it is.
-  Result<CommittedTable> CommitTable(
-      LoadKey, std::span<const ExpertPointers> experts,
-      std::span<const int32_t> global_to_local, const Memory&,
-      uint64_t) override {
+  Result<CommittedTable> CommitTable(LoadKey,
+                                     std::span<const ExpertPointers> experts,
+                                     std::span<const int32_t> global_to_local,
+                                     const Memory&, uint64_t) override {
     if (!Faulted(FaultPoint::kTable)) {
       return CommittedTable{experts.data(), global_to_local.data()};
     }
@@ -209,9 +210,21 @@ class CpuDevice final : public Device {
   void Feed(LaunchKey, std::span<const MirrorPart>) override {}
   void Fetch(LaunchKey, std::span<const MirrorPart>) override {}
   Result<void> Wait(LaunchKey) override { return {}; }
-  Result<std::unique_ptr<Replay>> Record(LaunchKey,
-                                         const std::function<void()>&) override {
+  Result<std::unique_ptr<Replay>> Record(
+      LaunchKey, const std::function<void()>&) override {
     return std::unique_ptr<Replay>();
+  }
+  Result<std::vector<double>> Time(
+      LaunchKey, std::span<const std::function<void()>> launches) override {
+    std::vector<double> seconds;
+    for (const std::function<void()>& launch : launches) {
+      const auto start = std::chrono::steady_clock::now();
+      launch();
+      seconds.push_back(std::chrono::duration<double>(
+                            std::chrono::steady_clock::now() - start)
+                            .count());
+    }
+    return seconds;
   }
   Result<void> Download(const std::byte* from, Bytes size,
                         std::byte* to) override {
