@@ -111,7 +111,11 @@ std::string PlanText(const Plan::Impl& impl) {
   fmt::format_to(out, "context {}, batch {}, kv {} in pages of {} tokens\n",
                  options.context, options.batch, Name(options.kv_dtype),
                  options.page_tokens);
-  text += "numbers: weights as stored, arithmetic and activations fp32\n";
+  text += plan.mesh().device(Rank(0)).is_gpu()
+              ? "numbers: weights as stored, sums and state fp32; inputs of "
+                "products bf16 in shapes of more than 8 rows\n"
+              : "numbers: weights as stored, arithmetic and activations "
+                "fp32\n";
   text += "shapes";
   for (const step::SealedProgram& program : impl.programs.front()) {
     fmt::format_to(out,
