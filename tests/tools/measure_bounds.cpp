@@ -1,7 +1,8 @@
-// measure_bounds DEMO [POSITIONS]: how far tensor-parallel sides are from one
-// rank, on the demo and on generated checkpoints: what src/evidence/bounds.h is
-// written from (contract N5). Prints a line a comparison, then twice the worst
-// of each kind of mesh.
+// measure_bounds DEMO [POSITIONS [gpu]]: how far sides are apart whose sums run
+// in another order, on the demo and on generated checkpoints: what
+// src/evidence/bounds.h is written from (contract N5). Tensor-parallel ranks
+// and one rank, on the CPU; with `gpu`, one GPU and the CPU. Prints a line a
+// comparison, then twice the worst of each kind.
 
 #include <fmt/format.h>
 
@@ -16,6 +17,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/devices.h"
 #include "evidence/comparison.h"
 #include "evidence/lockstep.h"
 #include "evidence/mesh_side.h"
@@ -96,9 +98,23 @@ class Measurement {
     }
   }
 
+  // With inputs of products rounded in prefill, and without.
+  void AddGpu(const fs::path& model) {
+    const auto manifest = OpenManifest(model);
+    const evidence::SideSpec gpu{
+        ValueOrDie(topology::MeshSpec::Parse("single")),
+        ValueOrDie(ChooseDevices("gpu", 1))};
+    for (const int64_t chunk : {8, 64}) {
+      const plan::PlanOptions options = {
+          .context = 512, .prefill_chunks = {chunk}, .all_logits = true};
+      Compare(model.filename().string(), manifest, gpu, options,
+              fmt::format("gpu, chunks of {}", chunk));
+    }
+  }
+
   void Print() const {
     for (const auto& [kind, worst] : worst_) {
-      fmt::print("twice the worst, experts {}: {}\n", kind, Text(worst, 2));
+      fmt::print("twice the worst, {}: {}\n", kind, Text(worst, 2));
     }
   }
 
@@ -110,9 +126,23 @@ class Measurement {
                                        .prefill_chunks = {8, 32},
                                        .all_logits = true,
                                        .tp_experts = experts};
+    const bool has_experts = !manifest->expert_groups().empty();
+    Compare(fmt::format("{} {}", model.filename().string(), mesh), manifest,
+            Spec(mesh), options,
+            std::string(!has_experts ? Name(plan::Parallelism::kSingle)
+                                     : Name(experts == plan::TpExperts::kOwned
+                                                ? plan::Parallelism::kOwned
+                                                : plan::Parallelism::kSplit)));
+  }
+
+  // `other` beside one CPU rank.
+  void Compare(const std::string& name,
+               const std::shared_ptr<const model::Manifest>& manifest,
+               const evidence::SideSpec& other_spec,
+               const plan::PlanOptions& options, const std::string& kind) {
     const auto single =
         ValueOrDie(MakeSidePlan(manifest, Spec("single"), options, {}));
-    const auto cut = MakeSidePlan(manifest, Spec(mesh), options, {});
+    const auto cut = MakeSidePlan(manifest, other_spec, options, {});
     if (!cut) return;  // not every model can be cut so
     const auto first = ValueOrDie(
         evidence::MeshSide::Start(&single, evidence::Taps::kOn, 2, {}));
@@ -132,14 +162,7 @@ class Measurement {
           faults += static_cast<int64_t>(b->faults.size());
           comparison.Add(a, *b);
         }));
-    const bool has_experts = !manifest->expert_groups().empty();
-    const std::string kind(!has_experts
-                               ? Name(plan::Parallelism::kSingle)
-                               : Name(experts == plan::TpExperts::kOwned
-                                          ? plan::Parallelism::kOwned
-                                          : plan::Parallelism::kSplit));
-    fmt::print("{} {} experts {}: {}, tokens {}/{}, excused {}, {}{}\n",
-               model.filename().string(), mesh, kind,
+    fmt::print("{} {}: {}, tokens {}/{}, excused {}, {}{}\n", name, kind,
                Text(comparison.relative(), 1), comparison.tokens_equal(),
                comparison.tokens_compared(), comparison.excused(),
                comparison.failed()
@@ -157,16 +180,18 @@ class Measurement {
 }  // namespace signet::testing
 
 int main(int argc, char** argv) {
-  if (argc < 2 || argc > 3) {
-    std::fprintf(stderr, "usage: measure_bounds DEMO [POSITIONS]\n");
+  const bool gpu = argc == 4 && std::string_view(argv[3]) == "gpu";
+  if (argc < 2 || argc > 4 || (argc == 4 && !gpu)) {
+    std::fprintf(stderr, "usage: measure_bounds DEMO [POSITIONS [gpu]]\n");
     return 2;
   }
   signet::testing::Measurement measurement(
-      argc == 3 ? std::max(45, std::atoi(argv[2])) : 128);
-  measurement.Add(argv[1]);
-  for (const auto& folder : signet::testing::Checkpoints()) {
-    measurement.Add(folder);
-  }
+      argc >= 3 ? std::max(45, std::atoi(argv[2])) : 128);
+  const auto add = [&](const std::filesystem::path& model) {
+    gpu ? measurement.AddGpu(model) : measurement.Add(model);
+  };
+  add(argv[1]);
+  for (const auto& folder : signet::testing::Checkpoints()) add(folder);
   measurement.Print();
   return 0;
 }
