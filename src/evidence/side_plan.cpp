@@ -165,14 +165,15 @@ Result<std::vector<plan::PlanOptions>> OptionsOfSides(
                     std::string(Name(options.front().kv_dtype)));
     }
   }
-  // A prompt is cut alike on all sides, whatever the defaults of backends.
+  // A prompt is cut alike on all sides, whatever the defaults of backends: into
+  // chunks whose products no backend rounds the inputs of (bounds.h).
   const bool mixed =
       std::any_of(specs.begin(), specs.end(), [&](const SideSpec& spec) {
         return spec.devices.front().backend !=
                specs.front().devices.front().backend;
       });
   for (plan::PlanOptions& side : options) {
-    if (mixed && side.prefill_chunks.empty()) side.prefill_chunks = {64, 512};
+    if (mixed && side.prefill_chunks.empty()) side.prefill_chunks = {8};
   }
   return options;
 }

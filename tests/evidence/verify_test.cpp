@@ -101,7 +101,9 @@ TEST(Verify, N5_EveryBoundIsCommittedOnce) {
         plan::Parallelism::kSplit}) {
     EXPECT_TRUE(
         evidence::FindBounds("cpu", "cpu", experts, "bf16").has_value());
-    EXPECT_FALSE(evidence::FindBounds("cpu", "gpu", experts, "bf16"));
+    EXPECT_EQ(evidence::FindBounds("cpu", "gpu", experts, "bf16").has_value(),
+              experts == plan::Parallelism::kSingle);
+    EXPECT_FALSE(evidence::FindBounds("gpu", "gpu", experts, "bf16"));
     EXPECT_FALSE(evidence::FindBounds("cpu", "cpu", experts, "f16"));
   }
 }
