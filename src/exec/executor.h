@@ -52,7 +52,7 @@ class Executor {
   Result<void> Run(const BoundProgram& program, std::span<const RowInput> rows,
                    std::span<const backend::SamplingRow> sampling);
   /// The same call, launch by launch, timed: the seconds of each of
-  /// program.launches(). For programs of one rank without an observer.
+  /// program.launches(); an observer is told nothing. For programs of one rank.
   Result<std::vector<double>> Profile(
       const BoundProgram& program, std::span<const RowInput> rows,
       std::span<const backend::SamplingRow> sampling);

@@ -205,6 +205,21 @@ Result<const BoundProgram*> MeshExecutor::Prefill(
   return state_->RunJob();
 }
 
+Result<MeshExecutor::CallProfile> MeshExecutor::Profile(
+    plan::ShapeKind kind, int64_t rows_wanted, std::span<const RowInput> rows,
+    std::span<const backend::SamplingRow> sampling) {
+  SIGNET_CHECK(num_ranks() == 1);
+  state_->job = {.kind = kind,
+                 .rows_wanted = rows_wanted,
+                 .rows = rows,
+                 .sampling = sampling};
+  RankDriver& rank = state_->first();
+  const BoundProgram& program = state_->ProgramOf(rank);
+  SIGNET_ASSIGN_OR_RETURN(std::vector<double> seconds,
+                          rank.executor->Profile(program, rows, sampling));
+  return CallProfile{&program, std::move(seconds)};
+}
+
 void MeshExecutor::Reset() {
   state_->groups->Reset();
   state_->first_failed.store(nullptr, std::memory_order_relaxed);

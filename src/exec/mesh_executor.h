@@ -67,6 +67,15 @@ class MeshExecutor {
   Result<const BoundProgram*> Prefill(
       int64_t rest, std::span<const RowInput> rows,
       std::span<const backend::SamplingRow> sampling);
+  /// The same calls on a mesh of one, launch by launch: what the program that
+  /// is chosen is made of, and the seconds of each (Executor::Profile).
+  struct CallProfile {
+    const BoundProgram* program;
+    std::vector<double> seconds;  // [launches]
+  };
+  Result<CallProfile> Profile(plan::ShapeKind kind, int64_t rows_wanted,
+                              std::span<const RowInput> rows,
+                              std::span<const backend::SamplingRow> sampling);
   /// After an error: the ranks may run again; sequences begin anew.
   void Reset();
 
