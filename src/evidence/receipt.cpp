@@ -6,11 +6,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "backend/gpu_devices.h"
-#include "engine/devices.h"
-#include "evidence/build_facts.h"
+#include "evidence/facts_json.h"
 #include "evidence/report.h"
-#include "signet/version.h"
 
 namespace signet::evidence {
 namespace {
@@ -55,14 +52,7 @@ Json BoundsJson(const std::optional<Bounds>& bounds) {
 Json BindingJson(const SideReport& side) {
   Json devices = Json::array();
   for (const topology::DeviceIdentity& device : side.devices) {
-    devices.push_back(
-        {{"name", DeviceName(device)},
-         {"identity", device.uuid},
-         {"pci", device.pci},
-         {"architecture", device.architecture},
-         {"memory_bytes", device.memory_bytes},
-         {"driver", device.is_gpu() ? Json(backend::GpuDriverVersion())
-                                    : Json(nullptr)}});
+    devices.push_back(DeviceJson(device));
   }
   return {{"contract", side.contract.Hex()},
           {"devices", std::move(devices)},
@@ -119,35 +109,31 @@ std::string Quoted(std::string_view text) {
 }  // namespace
 
 Json ReceiptJson(const VerifyReport& report, const std::string& build) {
-  const BuildFacts facts = FactsOfThisBuild();
   Json sides = Json::array();
   bool physical = true;
   for (const SideReport& side : report.sides) {
     sides.push_back(SideJson(side));
     physical = physical && !side.emulated;
   }
-  return {{"signet_receipt", 1},
-          {"version", Version()},
-          {"commit", facts.commit.empty() ? Json(nullptr) : Json(facts.commit)},
-          {"build", build},
-          {"execution_code", facts.execution_code},
-          {"compiler", facts.compiler},
-          {"flags", facts.flags},
-          {"holds", report.holds()},
-          {"emulated", !physical},
-          {"model", report.model},
-          {"model_digest",
-           {{"headers", report.digests.headers.Hex()},
-            {"tokenizer", report.digests.tokenizer.Hex()},
-            // Computed while loading where that is asked for (W2).
-            {"content", nullptr}}},
-          {"prompt_text",
-           report.prompt_text ? Json(*report.prompt_text) : Json(nullptr)},
-          {"prompt", report.prompt},
-          {"positions", report.positions},
-          {"drawn", report.drawn},
-          {"options", OptionsJson(report.options)},
-          {"sides", std::move(sides)}};
+  Json receipt;
+  receipt["signet_receipt"] = 1;
+  AddBuildFacts(build, receipt);
+  receipt.update({{"holds", report.holds()},
+                  {"emulated", !physical},
+                  {"model", report.model},
+                  {"model_digest",
+                   {{"headers", report.digests.headers.Hex()},
+                    {"tokenizer", report.digests.tokenizer.Hex()},
+                    // Computed while loading where that is asked for (W2).
+                    {"content", nullptr}}},
+                  {"prompt_text", report.prompt_text ? Json(*report.prompt_text)
+                                                     : Json(nullptr)},
+                  {"prompt", report.prompt},
+                  {"positions", report.positions},
+                  {"drawn", report.drawn},
+                  {"options", OptionsJson(report.options)},
+                  {"sides", std::move(sides)}});
+  return receipt;
 }
 
 std::string RenewingCommand(const Receipt& receipt,

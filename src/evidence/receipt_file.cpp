@@ -1,16 +1,11 @@
 // Receipts as files: hostile bytes in, the whole file or none of it out.
 
 #include <fmt/format.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include <cerrno>
-#include <cstdlib>
-#include <cstring>
 #include <limits>
-#include <system_error>
 #include <utility>
 
+#include "evidence/json_file.h"
 #include "evidence/receipt.h"
 #include "model/checkpoint.h"
 #include "model/strict_json.h"
@@ -239,16 +234,8 @@ Result<Receipt> ReadReceipt(const fs::path& file) {
 }
 
 Result<void> CheckReceiptPlace(const fs::path& file) {
-  std::error_code error;
-  const fs::path folder = file.has_parent_path() ? file.parent_path() : ".";
-  if (!fs::is_directory(folder, error)) {
-    return Reject(RejectionCode::kFileMissing, file.string(),
-                  "there is no folder for the receipt", folder.string());
-  }
-  // A link that leads nowhere is something, too.
-  if (fs::symlink_status(file, error).type() == fs::file_type::not_found) {
-    return {};
-  }
+  SIGNET_ASSIGN_OR_RETURN(const bool taken, IsTaken(file, "receipt"));
+  if (!taken) return {};
   const Result<Receipt> there = ReadReceipt(file);
   if (there) return {};
   return Reject(RejectionCode::kJsonInvalid, file.string(),
@@ -262,40 +249,7 @@ Result<void> CheckReceiptPlace(const fs::path& file) {
 Result<void> WriteReceipt(const nlohmann::ordered_json& receipt,
                           const fs::path& file) {
   SIGNET_RETURN_IF_ERROR(CheckReceiptPlace(file));
-  const auto fail = [&] {
-    return Fail(
-        FailureKind::kIo, file.string(),
-        fmt::format("the receipt cannot be written: {}", std::strerror(errno)));
-  };
-  const std::string text =
-      receipt.dump(1, ' ', false, json::error_handler_t::replace) + '\n';
-  std::string temporary = file.string() + ".XXXXXX";
-  const int descriptor = mkstemp(temporary.data());
-  if (descriptor < 0) return fail();
-  const auto write_all = [&] {
-    std::string_view rest = text;
-    while (!rest.empty()) {
-      const ssize_t written = write(descriptor, rest.data(), rest.size());
-      if (written < 0 && errno == EINTR) continue;
-      if (written < 0) return false;
-      rest.remove_prefix(static_cast<size_t>(written));
-    }
-    // As any other new file, not mkstemp's 0600.
-    const mode_t mask = umask(0);
-    umask(mask);
-    return fchmod(descriptor, 0666 & ~mask) == 0 && fsync(descriptor) == 0;
-  };
-  const bool written = write_all();
-  const int written_errno = errno;
-  const bool closed = close(descriptor) == 0;
-  if (!written) errno = written_errno;
-  if (!written || !closed ||
-      std::rename(temporary.c_str(), file.c_str()) != 0) {
-    const auto failure = fail();
-    unlink(temporary.c_str());
-    return failure;
-  }
-  return {};
+  return WriteJsonFile(receipt, file, "receipt");
 }
 
 }  // namespace signet::evidence
