@@ -39,6 +39,7 @@ constexpr std::array kCommands = {
                  MakeVerifyCommand},
     CommandEntry{"evidence", "See which receipts still hold",
                  MakeEvidenceCommand},
+    CommandEntry{"bench", "Measure how fast a model runs", MakeBenchCommand},
     CommandEntry{"models", "List the models known by name", MakeModelsCommand},
     CommandEntry{"synth", "Write a random-weight checkpoint", MakeSynthCommand},
 };

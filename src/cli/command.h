@@ -20,6 +20,7 @@ std::unique_ptr<Command> MakeInspectCommand(CLI::App& app);
 std::unique_ptr<Command> MakeProgramCommand(CLI::App& app);
 std::unique_ptr<Command> MakeVerifyCommand(CLI::App& app);
 std::unique_ptr<Command> MakeEvidenceCommand(CLI::App& app);
+std::unique_ptr<Command> MakeBenchCommand(CLI::App& app);
 std::unique_ptr<Command> MakeModelsCommand(CLI::App& app);
 std::unique_ptr<Command> MakeSynthCommand(CLI::App& app);
 

@@ -120,6 +120,13 @@ TEST(JsonDocs, EvidenceCheck) {
                    PrintedKeys({"evidence", "check", folder.string()}, 0));
 }
 
+TEST(JsonDocs, Bench) {
+  ExpectDocumented("bench", PrintedKeys({"bench", TinyCheckpoint().string(),
+                                         "--devices", "cpu", "-P", "8", "-n",
+                                         "4", "-b", "1,2", "--profile"},
+                                        0));
+}
+
 TEST(JsonDocs, Models) {
   ExpectDocumented("models", PrintedKeys({"models"}, 0));
 }

@@ -40,8 +40,8 @@ std::vector<Wrong> AllWrong() {
       {"NoCommand", {}, {"a command is needed"}},
       {"UnknownCommand", {"frobnicate"}, {"unknown command frobnicate"}},
       {"UnknownCommandWithFlags",
-       {"bench", "demo", "--mesh", "single"},
-       {"unknown command bench"}},
+       {"serve", "demo", "--mesh", "single"},
+       {"unknown command serve"}},
       {"UnknownCommandHelp",
        {"devices", "--help"},
        {"unknown command devices"}},
@@ -142,8 +142,9 @@ TEST(Usage, WithJsonNothingIsOnStandardOutput) {
 }
 
 TEST(Help, OfEveryCommandHasExamples) {
-  for (const std::string command : {"", "run", "plan", "inspect", "program",
-                                    "verify", "evidence", "models", "synth"}) {
+  for (const std::string command :
+       {"", "run", "plan", "inspect", "program", "verify", "evidence", "bench",
+        "models", "synth"}) {
     std::vector<std::string> arguments = {"--help"};
     if (!command.empty()) arguments.insert(arguments.begin(), command);
     const Outcome outcome = Signet(arguments);
