@@ -135,7 +135,7 @@ void AddPlanFlags(CLI::App& app, PlanOptions& options, int& threads) {
 
 void AddDeviceAndSizeFlags(CLI::App& app, PlanOptions& options, int& threads) {
   app.add_option("--devices", options.devices,
-                 "`cpu`, or one entry a rank as `cpu:0,cpu:1` (default: "
+                 "`cpu`, `gpu`, or one entry a rank as `cpu:0,cpu:1` (default: "
                  "chosen, and the choice is printed)")
       ->type_name("LIST");
   AddFlag(app, "--experts", "HOW",
@@ -159,7 +159,8 @@ void AddDeviceAndSizeFlags(CLI::App& app, PlanOptions& options, int& threads) {
              kMax, [&options](int64_t value) { options.context = value; });
   AddInteger(app, "--batch", "Sequences decoded at once (default 1)", kMin,
              kMax, [&options](int64_t value) { options.batch = value; });
-  AddFlag(app, "--kv", "TYPE", "KV cache: f32 or bf16 (default f32 on the CPU)",
+  AddFlag(app, "--kv", "TYPE",
+          "KV cache: f32 or bf16 (default f32 on the CPU, bf16 on a GPU)",
           [&options](const std::string& text) -> std::string {
             if (text == "f32") {
               options.kv = KvType::kF32;
