@@ -7,7 +7,7 @@ add_custom_target(signet_build_facts
   COMMAND Python3::Interpreter ${PROJECT_SOURCE_DIR}/tools/build_facts.py
     ${build_facts}
     "${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}"
-    "${CMAKE_CXX_FLAGS} ${CMAKE_CXX_FLAGS_${build_type}} $<JOIN:$<TARGET_PROPERTY:signet_flags,INTERFACE_COMPILE_OPTIONS>, >"
+    "${CMAKE_CXX_FLAGS} ${CMAKE_CXX_FLAGS_${build_type}} $<JOIN:${signet_cxx_options}, >"
   BYPRODUCTS ${build_facts} VERBATIM)
 target_sources(signet_evidence PRIVATE ${build_facts})
 add_dependencies(signet_evidence signet_build_facts)

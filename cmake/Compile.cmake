@@ -12,19 +12,22 @@ endif()
 add_library(signet_flags INTERFACE)
 # x86-64-v3 is the documented baseline; contraction stays off so that only an
 # explicit fused multiply-add is one (contract N2, N7).
-target_compile_options(signet_flags INTERFACE
+set(signet_cxx_options
   -march=x86-64-v3 -ffp-contract=off -fno-math-errno
   -Wall -Wextra -Wconversion -Wno-sign-conversion
-  -Wno-missing-field-initializers -Werror=switch
-  -Werror=return-type $<$<BOOL:${SIGNET_WERROR}>:-Werror>)
-target_include_directories(signet_flags INTERFACE
-  ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
+  -Wno-missing-field-initializers -Werror=switch -Werror=return-type)
 
 option(SIGNET_WERROR "Treat warnings as errors" OFF)
+if(SIGNET_WERROR)
+  list(APPEND signet_cxx_options -Werror)
+endif()
 set(SIGNET_SANITIZE "" CACHE STRING "Sanitizers to build with, as for gcc")
 if(SIGNET_SANITIZE)
-  target_compile_options(signet_flags INTERFACE
-    -fsanitize=${SIGNET_SANITIZE} -fno-omit-frame-pointer
-    -fno-sanitize-recover=all)
+  list(APPEND signet_cxx_options -fsanitize=${SIGNET_SANITIZE}
+    -fno-omit-frame-pointer -fno-sanitize-recover=all)
   target_link_options(signet_flags INTERFACE -fsanitize=${SIGNET_SANITIZE})
 endif()
+target_compile_options(signet_flags INTERFACE
+  "$<$<COMPILE_LANGUAGE:CXX>:${signet_cxx_options}>")
+target_include_directories(signet_flags INTERFACE
+  ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)

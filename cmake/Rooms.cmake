@@ -29,6 +29,15 @@ function(signet_room)
   # Highway re-includes *-inl.h and per-target sources; they do not stand alone.
   list(FILTER headers EXCLUDE REGEX "-inl\\.h$")
 
+  if(NOT SIGNET_GPU)
+    list(FILTER sources EXCLUDE REGEX "/gpu/")
+    list(FILTER tests EXCLUDE REGEX "/gpu/")
+    list(FILTER headers EXCLUDE REGEX "/gpu/")
+  else()
+    list(FILTER sources EXCLUDE REGEX "/null/")
+    list(FILTER tests EXCLUDE REGEX "/null/")
+  endif()
+
   set(target signet_${ROOM_NAME})
   if(NOT sources)
     file(WRITE ${CMAKE_BINARY_DIR}/${ROOM_NAME}_empty.cpp "")
