@@ -34,11 +34,14 @@ struct ProductAddArgs {
 };
 
 /// Conv, delta rule (recurrent form), gated norm: conv.out is delta.qkv and
-/// delta.out is norm.o; neither need be written.
+/// delta.out is norm.o; neither need be written. When `rounded`, the round of
+/// norm.out follows, and norm.out need not be written either.
 struct DeltaMixArgs {
   ConvArgs conv;
   DeltaRuleArgs delta;
   GatedNormArgs norm;
+  bool rounded = false;
+  RoundArgs round = {};
 };
 
 /// q/k norm and rope, KV append, attention: rope.k_out is append.k, rope.q_out
@@ -68,6 +71,35 @@ struct MoeTailArgs {
   ResidualAddArgs add;        // of gated.out
 };
 
+/// Norm, then the round of norm.out, which is written when `keep_normed`.
+struct NormRoundArgs {
+  NormArgs norm;
+  RoundArgs round;  // multiple 1
+  bool keep_normed = false;
+};
+
+/// Gated norm, then the round of norm.out, which need not be written.
+struct GatedNormRoundArgs {
+  GatedNormArgs norm;
+  RoundArgs round;  // multiple 1
+};
+
+/// Grouped rows back to slot order, then their activation; gate and up need not
+/// be written. Slots that no grouped row names keep what they hold.
+struct UnscatterActivationArgs {
+  UnscatterArgs unscatter;
+  ActivationArgs activation;  // multiple K
+};
+
+/// Combine, identity reduction, gated add, residual add: only add.out is
+/// written.
+struct CombineTailArgs {
+  CombineArgs combine;
+  IdentityReduceArgs reduce;  // of combine.out
+  GatedAddArgs gated;         // reduce.out + sigmoid(gate) * x
+  ResidualAddArgs add;        // of gated.out
+};
+
 class FusedKernels {
  public:
   virtual ~FusedKernels() = default;
@@ -77,6 +109,11 @@ class FusedKernels {
   virtual void Attend(LaunchKey, const AttendArgs&) = 0;
   virtual void RouteGateUp(LaunchKey, const RouteGateUpArgs&) = 0;
   virtual void MoeTail(LaunchKey, const MoeTailArgs&) = 0;
+  virtual void NormRound(LaunchKey, const NormRoundArgs&) = 0;
+  virtual void GatedNormRound(LaunchKey, const GatedNormRoundArgs&) = 0;
+  virtual void UnscatterActivation(LaunchKey,
+                                   const UnscatterActivationArgs&) = 0;
+  virtual void CombineTail(LaunchKey, const CombineTailArgs&) = 0;
 };
 
 }  // namespace signet::backend

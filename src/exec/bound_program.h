@@ -68,8 +68,9 @@ using Launch = std::variant<
     backend::UnscatterArgs, backend::CombineArgs, backend::LogitsArgs,
     backend::SampleArgs, backend::IdentityReduceArgs, backend::NormProductsArgs,
     backend::ProductAddArgs, backend::DeltaMixArgs, backend::AttendArgs,
-    backend::RouteGateUpArgs, backend::MoeTailArgs, GroupReduce, GroupGather,
-    GroupBroadcast>;
+    backend::RouteGateUpArgs, backend::MoeTailArgs, backend::NormRoundArgs,
+    backend::GatedNormRoundArgs, backend::UnscatterActivationArgs,
+    backend::CombineTailArgs, GroupReduce, GroupGather, GroupBroadcast>;
 
 /// Where the executor writes the inputs of a call and reads its outputs, on the
 /// host; null where the program has none. Logits and outputs of blocks are

@@ -157,6 +157,18 @@ void Launch1(backend::Kernels& kernels, backend::LaunchKey key,
           [&](const backend::MoeTailArgs& a) {
             kernels.fused()->MoeTail(key, a);
           },
+          [&](const backend::NormRoundArgs& a) {
+            kernels.fused()->NormRound(key, a);
+          },
+          [&](const backend::GatedNormRoundArgs& a) {
+            kernels.fused()->GatedNormRound(key, a);
+          },
+          [&](const backend::UnscatterActivationArgs& a) {
+            kernels.fused()->UnscatterActivation(key, a);
+          },
+          [&](const backend::CombineTailArgs& a) {
+            kernels.fused()->CombineTail(key, a);
+          },
           [&](const GroupReduce& a) {
             a.group->AllReduce(
                 key, {.x = a.x, .out = a.out, .elements = *a.live * a.width});

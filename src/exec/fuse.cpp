@@ -4,6 +4,8 @@
 #include <array>
 #include <cstddef>
 #include <optional>
+#include <type_traits>
+#include <variant>
 
 namespace signet::exec {
 namespace {
@@ -20,19 +22,44 @@ const Args* At(Rest rest, size_t i) {
   return i < rest.size() ? std::get_if<Args>(&rest[i]) : nullptr;
 }
 
-// Whether anything in `launches` reads `buffer` as the input of a product or of
-// experts: such an input must still be written.
+// Whether a launch writes `buffer` from its start on.
+bool Writes(const Launch& launch, const float* buffer) {
+  const void* const address = buffer;
+  return std::visit(
+      [&](const auto& args) {
+        bool writes = false;
+        if constexpr (requires { args.out; }) writes = args.out == address;
+        if constexpr (requires { args.rounded == address; }) {
+          writes = writes || args.rounded == address;
+        }
+        return writes;
+      },
+      launch);
+}
+
+// Whether anything in `launches` reads `buffer`, as it is now, as an input of
+// products or of experts: such an input must still be written. Up to the next
+// norm, which begins another stretch of the residual.
 bool IsReadAgain(Rest launches, const float* buffer) {
-  return std::any_of(launches.begin(), launches.end(), [&](const Launch& l) {
-    if (const auto* product = std::get_if<backend::ProjectionArgs>(&l)) {
-      return product->x.data == buffer;
-    }
-    if (const auto* experts = std::get_if<backend::IndexedGateUpArgs>(&l)) {
-      return experts->x == buffer;
-    }
-    // Written anew: later readers mean another value.
-    return false;
-  });
+  for (const Launch& l : launches) {
+    if (std::holds_alternative<backend::NormArgs>(l)) return false;
+    const bool reads = std::visit(
+        [&]<typename Args>(const Args& args) {
+          if constexpr (requires { args.x.data; }) {
+            return args.x.data == buffer;
+          } else if constexpr (std::is_same_v<Args, backend::RoundArgs> ||
+                               std::is_same_v<Args,
+                                              backend::IndexedGateUpArgs>) {
+            return args.x == buffer;
+          } else {
+            return false;
+          }
+        },
+        l);
+    if (reads) return true;
+    if (Writes(l, buffer)) return false;
+  }
+  return false;
 }
 
 // Norm, its products, and the activation of the last two.
@@ -59,14 +86,49 @@ std::optional<Fused> NormProducts(Rest rest) {
       ++count;
     }
   }
-  // Up to the next norm, which begins another stretch of the residual.
-  const Rest after = rest.subspan(count);
-  const auto end =
-      std::find_if(after.begin(), after.end(), [](const Launch& l) {
-        return std::holds_alternative<backend::NormArgs>(l);
-      });
-  fused.keep_normed = IsReadAgain(Rest(after.begin(), end), norm->out);
+  fused.keep_normed = IsReadAgain(rest.subspan(count), norm->out);
   return Fused{fused, count};
+}
+
+// The round at `i` of all that `out` holds, one row a row of the call.
+const backend::RoundArgs* RoundOf(Rest rest, size_t i, const float* out,
+                                  int64_t width) {
+  const auto* round = At<backend::RoundArgs>(rest, i);
+  return round != nullptr && round->x == out && round->multiple == 1 &&
+                 round->width == width
+             ? round
+             : nullptr;
+}
+
+std::optional<Fused> NormRound(Rest rest) {
+  const auto* norm = At<backend::NormArgs>(rest, 0);
+  if (norm == nullptr) return {};
+  const backend::RoundArgs* round = RoundOf(rest, 1, norm->out, norm->width);
+  if (round == nullptr) return {};
+  return Fused{backend::NormRoundArgs{
+                   .norm = *norm,
+                   .round = *round,
+                   .keep_normed = IsReadAgain(rest.subspan(2), norm->out)},
+               2};
+}
+
+// The round after the gated norm at `i`, if nothing else reads what it rounds.
+const backend::RoundArgs* RoundOfGatedNorm(Rest rest, size_t i) {
+  const auto* norm = At<backend::GatedNormArgs>(rest, i);
+  if (norm == nullptr ||
+      IsReadAgain(rest.subspan(std::min(i + 2, rest.size())), norm->out)) {
+    return nullptr;
+  }
+  return RoundOf(rest, i + 1, norm->out, norm->heads * norm->head_dim);
+}
+
+std::optional<Fused> GatedNormRound(Rest rest) {
+  const backend::RoundArgs* round = RoundOfGatedNorm(rest, 0);
+  if (round == nullptr) return {};
+  return Fused{
+      backend::GatedNormRoundArgs{.norm = *At<backend::GatedNormArgs>(rest, 0),
+                                  .round = *round},
+      2};
 }
 
 std::optional<Fused> ProductAdd(Rest rest) {
@@ -91,6 +153,17 @@ std::optional<Fused> DeltaMix(Rest rest) {
   }
   return Fused{
       backend::DeltaMixArgs{.conv = *conv, .delta = *delta, .norm = *norm}, 3};
+}
+
+std::optional<Fused> DeltaMixRound(Rest rest) {
+  std::optional<Fused> mix = DeltaMix(rest);
+  const backend::RoundArgs* round = RoundOfGatedNorm(rest, 2);
+  if (!mix || round == nullptr) return {};
+  auto& args = std::get<backend::DeltaMixArgs>(mix->launch);
+  args.rounded = true;
+  args.round = *round;
+  mix->count = 4;
+  return mix;
 }
 
 std::optional<Fused> Attend(Rest rest) {
@@ -123,31 +196,62 @@ std::optional<Fused> RouteGateUp(Rest rest) {
       3};
 }
 
+std::optional<Fused> UnscatterActivation(Rest rest) {
+  const auto* unscatter = At<backend::UnscatterArgs>(rest, 0);
+  const auto* activation = At<backend::ActivationArgs>(rest, 1);
+  if (unscatter == nullptr || activation == nullptr ||
+      activation->gate != unscatter->gate || activation->up != unscatter->up ||
+      activation->width != unscatter->width) {
+    return {};
+  }
+  return Fused{backend::UnscatterActivationArgs{.unscatter = *unscatter,
+                                                .activation = *activation},
+               2};
+}
+
+// Combine to the residual.
+std::optional<Fused> CombineTail(Rest rest) {
+  const auto* combine = At<backend::CombineArgs>(rest, 0);
+  const auto* reduce = At<backend::IdentityReduceArgs>(rest, 1);
+  const auto* gated = At<backend::GatedAddArgs>(rest, 2);
+  const auto* add = At<backend::ResidualAddArgs>(rest, 3);
+  if (combine == nullptr || reduce == nullptr || gated == nullptr ||
+      add == nullptr || reduce->x != combine->out ||
+      gated->addend != reduce->out || add->addend != gated->out) {
+    return {};
+  }
+  return Fused{
+      backend::CombineTailArgs{
+          .combine = *combine, .reduce = *reduce, .gated = *gated, .add = *add},
+      4};
+}
+
+// Down of the selected and of the shared expert to the residual.
 std::optional<Fused> MoeTail(Rest rest) {
   const auto* down = At<backend::IndexedDownArgs>(rest, 0);
   const auto* shared = At<backend::ProjectionArgs>(rest, 1);
-  const auto* combine = At<backend::CombineArgs>(rest, 2);
-  const auto* reduce = At<backend::IdentityReduceArgs>(rest, 3);
-  const auto* gated = At<backend::GatedAddArgs>(rest, 4);
-  const auto* add = At<backend::ResidualAddArgs>(rest, 5);
-  if (down == nullptr || shared == nullptr || combine == nullptr ||
-      reduce == nullptr || gated == nullptr || add == nullptr ||
-      down->rows.capacity > kMaxProductRows || combine->d != down->out ||
-      reduce->x != combine->out || gated->addend != reduce->out ||
-      gated->x != shared->out || add->addend != gated->out) {
+  if (down == nullptr || shared == nullptr ||
+      down->rows.capacity > kMaxProductRows) {
     return {};
   }
+  const std::optional<Fused> end = CombineTail(rest.subspan(2));
+  if (!end) return {};
+  const auto& tail = std::get<backend::CombineTailArgs>(end->launch);
+  if (tail.combine.d != down->out || tail.gated.x != shared->out) return {};
   return Fused{backend::MoeTailArgs{.down = *down,
                                     .shared_down = *shared,
-                                    .combine = *combine,
-                                    .reduce = *reduce,
-                                    .gated = *gated,
-                                    .add = *add},
+                                    .combine = tail.combine,
+                                    .reduce = tail.reduce,
+                                    .gated = tail.gated,
+                                    .add = tail.add},
                6};
 }
 
-constexpr std::array kPatterns = {NormProducts, ProductAdd,  DeltaMix,
-                                  Attend,       RouteGateUp, MoeTail};
+// Where two begin alike, the longer first.
+constexpr std::array kPatterns = {
+    NormProducts, NormRound,      ProductAdd,  DeltaMixRound,       DeltaMix,
+    Attend,       GatedNormRound, RouteGateUp, UnscatterActivation, MoeTail,
+    CombineTail};
 
 }  // namespace
 

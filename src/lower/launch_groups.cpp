@@ -17,9 +17,18 @@ bool Begins(const step::Step& step, const step::Step& before) {
   if (const auto* gemv = std::get_if<step::IndexedMoeGemv>(&step)) {
     return gemv->which == step::ExpertPart::kDown;
   }
-  // The product that ends a mixer or a feed-forward part.
+  if (const auto* gemm = std::get_if<step::GroupedMoeGemm>(&step)) {
+    return gemm->which == step::ExpertPart::kDown;
+  }
+  // Of grouped rows: down's inputs are large.
+  if (const auto* combine = std::get_if<step::MoeCombine>(&step)) {
+    return combine->inverse_perm.has_value();
+  }
+  // The product that ends a mixer or a feed-forward part, and products of
+  // rounded inputs.
   return IsAny<step::Projection>(step) &&
-         IsAny<step::GatedNorm, step::Attention, step::Activation>(before);
+         IsAny<step::GatedNorm, step::Attention, step::Activation, step::Round>(
+             before);
 }
 
 }  // namespace

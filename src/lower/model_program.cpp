@@ -303,6 +303,7 @@ class ModelLowering {
     const plan::ExpertView* view =
         builder_.plan().experts().View(layer, builder_.rank());
     SIGNET_CHECK(view != nullptr);
+    builder_.Input(y);  // beside the norm, not behind the router
     const BufferId scores =
         builder_.Project(Named(layer, "moe.scores"), y, Role::kRouter, layer);
     const BufferId gate = builder_.Project(Named(layer, "shared.router"), y,
