@@ -1,0 +1,82 @@
+#pragma once
+// Blocks of one cluster: their barrier, and messages into each other's shared
+// memory. Device code only, Hopper.
+
+#include <cstdint>
+
+namespace signet::backend::gpu {
+
+/// Announces that this thread got here; each thread of the cluster calls it,
+/// then ClusterWait. Orders the setup of mailboxes, but no other memory: what
+/// was loaded before must have been used before.
+__device__ inline void ClusterArrive() {
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+}
+
+/// Returns when every thread of the cluster has arrived.
+__device__ inline void ClusterWait() {
+  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+
+/// Shared memory that other blocks of the cluster send values to, a known
+/// number of them, once.
+template <int kValues>
+struct Mailbox {
+  alignas(16) float values[kValues];
+  alignas(8) uint64_t barrier;
+
+  /// By one thread of the receiving block, before it arrives at the barrier of
+  /// the cluster.
+  __device__ void Open() {
+    const uint32_t at = Address(&barrier);
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(at) : "memory");
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    asm volatile(
+        "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(at),
+        "r"(kValues * 4)
+        : "memory");
+  }
+
+  /// Sends a value to place `i` of this mailbox in block `rank`, which has not
+  /// ended: it awaits the value. After ClusterWait.
+  __device__ void Send(int rank, int i, float value) {
+    uint32_t to;
+    uint32_t signal;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
+                 : "=r"(to)
+                 : "r"(Address(values + i)), "r"(rank));
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
+                 : "=r"(signal)
+                 : "r"(Address(&barrier)), "r"(rank));
+    asm volatile(
+        "st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 "
+        "[%0], %1, [%2];" ::"r"(to),
+        "r"(__float_as_uint(value)), "r"(signal)
+        : "memory");
+  }
+
+  /// Returns when all values have come.
+  __device__ void Await() {
+    const uint32_t at = Address(&barrier);
+    uint32_t done = 0;
+    while (done == 0) {
+      asm volatile(
+          "{\n"
+          ".reg .pred complete;\n"
+          "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 "
+          "complete, [%1], 0;\n"
+          "selp.u32 %0, 1, 0, complete;\n"
+          "}\n"
+          : "=r"(done)
+          : "r"(at)
+          : "memory");
+    }
+  }
+
+ private:
+  static __device__ uint32_t Address(const void* shared) {
+    return static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+  }
+};
+
+}  // namespace signet::backend::gpu
