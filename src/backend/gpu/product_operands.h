@@ -1,0 +1,90 @@
+#pragma once
+// What the kernels of products with rounded or grouped inputs share: the
+// operands of a launch, and the launchers, one a family of kernels.
+
+#include <cstdint>
+
+#include "backend/gpu/product_config.h"
+#include "backend/gpu/vendor.h"
+#include "backend/views.h"
+
+namespace signet::backend::gpu {
+
+/// Which weights a panel of rows meets: one matrix for all, or one of the
+/// matrices of the expert that its tile belongs to.
+enum class Matrix { kDense, kGate, kUp, kDown };
+
+/// out[r] = x[input of r] W^T over rows r. Dense: r < *live and the input of r
+/// is r. Grouped: rows of tiles, and the input of r is
+/// sorted_slot[r] / slots_per_input; rows of slot -1 have none and are not
+/// written.
+struct Operands {
+  const void* x = nullptr;
+  int64_t cols = 0;  // of x and of every weight matrix
+  float* out = nullptr;
+  int64_t out_stride = 0;  // elements from one row of out to the next
+
+  // Weights: `num_matrices` of [matrix_rows, cols] from `matrix` on, whose
+  // outputs lie side by side.
+  Matrix matrix = Matrix::kDense;
+  int num_matrices = 1;
+  int64_t matrix_rows = 0;
+  const void* dense = nullptr;              // kDense
+  const ExpertPointers* experts = nullptr;  // else, [num_local]
+
+  // Dense rows.
+  const int32_t* live = nullptr;  // [1]
+  int64_t capacity = 0;
+  bool last_row = false;  // only row *live - 1, to row 0 of out
+
+  // Grouped rows.
+  const int32_t* tile_expert = nullptr;  // [num_tiles], -1 past the end
+  const int32_t* sorted_slot = nullptr;  // [num_tiles * tile_rows]
+  int num_tiles = 0;
+  int tile_rows = 0;
+  int slots_per_input = 1;
+};
+
+/// Blocks of a launch that cuts rows into tiles of `tile_rows` and each matrix
+/// into tiles of `tile_columns`, of full capacity.
+constexpr int64_t ItemsOf(const Operands& op, int tile_rows, int tile_columns) {
+  const auto tiles = [](int64_t count, int64_t tile) {
+    return (count + tile - 1) / tile;
+  };
+  const int64_t row_tiles = op.matrix == Matrix::kDense
+                                ? tiles(op.capacity, tile_rows)
+                                : op.num_tiles * tiles(op.tile_rows, tile_rows);
+  return row_tiles * op.num_matrices * tiles(op.matrix_rows, tile_columns);
+}
+
+/// x and weights bf16 and packed (product_config.h), few rows a tile.
+Status MultiplySkinny(Stream stream, const SkinnyConfig& config,
+                      const Operands& operands);
+/// x and weights bf16 and packed, many rows a tile.
+Status MultiplyTiles(Stream stream, int num_sms, const TileConfig& config,
+                     const Operands& operands);
+/// Any shape: x f32 or bf16, weights f32, bf16 or f16. Weights that meet bf16
+/// inputs are rounded to bf16.
+Status MultiplyPortable(Stream stream, tensor::DType x_dtype,
+                        tensor::DType weight_dtype, const Operands& operands);
+
+/// The family that `config` names.
+inline Status Multiply(Stream stream, int num_sms, const ProductConfig& config,
+                       tensor::DType x_dtype, tensor::DType weight_dtype,
+                       const Operands& operands) {
+  switch (config.family) {
+    case ProductFamily::kSkinny:
+      return MultiplySkinny(stream, config.skinny, operands);
+    case ProductFamily::kTiles:
+      return MultiplyTiles(stream, num_sms, config.tiles, operands);
+    case ProductFamily::kPortable:
+      break;
+  }
+  return MultiplyPortable(stream, x_dtype, weight_dtype, operands);
+}
+
+inline bool IsAligned16(const void* address) {
+  return reinterpret_cast<uintptr_t>(address) % 16 == 0;
+}
+
+}  // namespace signet::backend::gpu

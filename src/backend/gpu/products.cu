@@ -1,0 +1,38 @@
+// Dense products: Projection and Logits.
+
+#include "backend/gpu/gpu_kernels.h"
+#include "backend/gpu/product.h"
+#include "backend/kernels.h"
+
+namespace signet::backend::gpu {
+namespace {
+
+Status Multiply(Stream stream, int num_sms, tensor::DType x_dtype,
+                const Product& product) {
+  return x_dtype == tensor::DType::kBF16
+             ? MultiplyRounded(stream, num_sms, product)
+             : MultiplyFloat(stream, num_sms, product);
+}
+
+}  // namespace
+
+void GpuKernels::Projection(LaunchKey, const ProjectionArgs& args) {
+  Check(Multiply(stream_, num_sms_, args.x.dtype,
+                 {.live = args.rows.live,
+                  .capacity = args.rows.capacity,
+                  .x = args.x.data,
+                  .weight = args.weight,
+                  .out = args.out}));
+}
+
+void GpuKernels::Logits(LaunchKey, const LogitsArgs& args) {
+  Check(Multiply(stream_, num_sms_, args.x.dtype,
+                 {.live = args.rows.live,
+                  .capacity = args.rows.capacity,
+                  .last_row = args.which == LogitRows::kLast,
+                  .x = args.x.data,
+                  .weight = args.weight,
+                  .out = args.out}));
+}
+
+}  // namespace signet::backend::gpu
