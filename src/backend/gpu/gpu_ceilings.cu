@@ -39,8 +39,8 @@ __global__ void __launch_bounds__(kReadThreads)
 __global__ void __launch_bounds__(kFillThreads)
     RandomKernel(__nv_bfloat16* data, uint64_t count, uint32_t seed) {
   const uint64_t stride = static_cast<uint64_t>(gridDim.x) * blockDim.x;
-  for (uint64_t i = static_cast<uint64_t>(blockIdx.x) * blockDim.x +
-                    threadIdx.x;
+  for (uint64_t i =
+           static_cast<uint64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
        i < count; i += stride) {
     // The finaliser of MurmurHash3.
     uint32_t x = static_cast<uint32_t>(i) ^ seed;

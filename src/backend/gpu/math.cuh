@@ -1,7 +1,8 @@
 #pragma once
-// Mathematics of the GPU kernels: the CPU's polynomials (backend/cpu/math-inl.h)
-// operation by operation, so that both give the same bits. No approximations of
-// the hardware and no libm (contract N7). Device code only.
+// Mathematics of the GPU kernels: the CPU's polynomials
+// (backend/cpu/math-inl.h) operation by operation, so that both give the same
+// bits. No approximations of the hardware and no libm (contract N7). Device
+// code only.
 
 #include <cstdint>
 
@@ -76,8 +77,8 @@ struct SinCosPair {
 __device__ inline SinCosPair SinCos(float angle) {
   const double x = angle;
   const double turns = __dmul_rn(x, 0.63661977236758134308);
-  const int64_t n = static_cast<int64_t>(
-      turns < 0 ? __dadd_rn(turns, -0.5) : __dadd_rn(turns, 0.5));
+  const int64_t n = static_cast<int64_t>(turns < 0 ? __dadd_rn(turns, -0.5)
+                                                   : __dadd_rn(turns, 0.5));
   const double nd = static_cast<double>(n);
   const double r =
       __dadd_rn(__dadd_rn(x, -__dmul_rn(nd, 1.57079632673412561417)),
