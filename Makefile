@@ -45,5 +45,5 @@ clean:
 
 format:
 	@tools/install_packages.sh check
-	@find src include tests examples -name '*.h' -o -name '*.cpp' \
+	@find src include tests examples -regex '.*\.\(h\|cpp\|cuh?\)' \
 	  2>/dev/null | xargs clang-format-19 -i
