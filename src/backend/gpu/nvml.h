@@ -1,0 +1,17 @@
+#pragma once
+// What NVML says of a GPU without a context: loaded when first asked, absent
+// where there is no driver. Any thread.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace signet::backend::gpu {
+
+/// Free bytes of the GPU with this UUID (`GPU-...`); unset without NVML.
+std::optional<uint64_t> NvmlFreeBytes(std::string_view uuid);
+/// `580.159.04`; empty without NVML.
+std::string NvmlDriverVersion();
+
+}  // namespace signet::backend::gpu
