@@ -2,7 +2,7 @@
 # where it can do its job; on a prepared machine nothing is installed.
 BUILD := build/release
 
-.PHONY: demo test check soak mutants clean format
+.PHONY: demo test check soak mutants device-bundle clean format
 
 demo:
 	@tools/install_packages.sh build
@@ -39,6 +39,11 @@ soak:
 mutants:
 	@tools/install_packages.sh build
 	@tools/mutants
+
+# What is carried to a machine with a GPU and no packages: build/device.
+device-bundle:
+	@tools/install_packages.sh build
+	@tools/device_bundle
 
 clean:
 	rm -rf build
