@@ -57,7 +57,8 @@ function(signet_room)
     # test builds with its own room alone; it stands before the room because
     # what is used of it may use the room.
     target_link_libraries(${ROOM_NAME}_test PRIVATE
-      $<TARGET_NAME_IF_EXISTS:signet_test_support> ${target}
+      $<TARGET_NAME_IF_EXISTS:signet_test_support>
+      $<TARGET_NAME_IF_EXISTS:signet_kernel_bench> ${target}
       GTest::gmock GTest::gtest_main)
     add_dependencies(signet_tests ${ROOM_NAME}_test)
     add_test(NAME ${ROOM_NAME} COMMAND ${ROOM_NAME}_test)

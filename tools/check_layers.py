@@ -11,8 +11,8 @@ The rules, beside the levels below:
     neither `backend` nor `collective` nor `store` (contract P7).
   - Inside `backend`, the folders cpu, gpu and null include the interface
     (files directly in backend/) and themselves, never each other.
-  - `backend/kernel_bench.h` opens the kernels to tests and benchmarks; nothing
-    else may include it.
+  - `backend/kernel_bench.h` (of tests/keys) opens the kernels to tests and
+    benchmarks; nothing else may include it or name its class.
   - tests/, bench/, fuzz/ and examples/ may include every room; a room's own
     tests obey the level of the room and may include tests/support.
 """
@@ -63,6 +63,9 @@ IMPLEMENTED_BELOW = {}
 SUFFIXES = {".h", ".cpp", ".cu", ".cuh"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 BACKENDS = {"cpu", "gpu", "null"}
+# Declares the keys, and KernelBench as the second friend of each.
+KEYS = "src/backend/launch_key.h"
+OPENS_KERNELS = "only tests and benchmarks may open the kernels"
 # Folders of other projects that are included with quotes.
 EXTERNAL = {"hwy"}
 
@@ -84,6 +87,18 @@ def includes(path):
 
 def is_test(name):
     return name.endswith("_test.cpp") or "_testing." in name
+
+
+def may_open_kernels(file):
+    return is_test(file) or file.startswith(("tests/", "bench/"))
+
+
+def kernel_bench_lines(path):
+    """Where the class is named that a key has for its friend."""
+    text = path.read_text(encoding="utf-8", errors="replace")
+    for number, line in enumerate(text.splitlines(), 1):
+        if "KernelBench" in line:
+            yield number
 
 
 def excepted(file, target):
@@ -151,11 +166,14 @@ def problems():
     for path in (sources("src") + sources("include") + sources("tests")
                  + sources("examples") + sources("fuzz")):
         file = path.relative_to(ROOT).as_posix()
+        if not may_open_kernels(file) and file != KEYS:
+            found += [f"{file}:{n}: KernelBench: {OPENS_KERNELS}"
+                      for n in kernel_bench_lines(path)]
         for number, quoted, target in includes(path):
             reason = None
-            if (target == "backend/kernel_bench.h" and not is_test(file)
-                    and not file.startswith("tests/")):
-                reason = "only tests and benchmarks may open the kernels"
+            if target.endswith("backend/kernel_bench.h"):
+                if not may_open_kernels(file):
+                    reason = OPENS_KERNELS
             elif file.startswith("include/"):
                 reason = check_public(file, quoted, target)
             elif file.startswith("src/") and file.split("/")[1] in LEVELS:

@@ -1,7 +1,7 @@
 #pragma once
-// Makes launch keys for kernel tests and benchmarks. Only files named
-// *_test.cpp, or below tests/ and bench/, may include this; tools/check_layers
-// enforces it.
+// Makes launch keys for kernel tests and benchmarks (contract X1). Reached
+// through the target signet_kernel_bench alone, which only they may link:
+// cmake/KernelBench.cmake looks at link lines, tools/check_layers at includes.
 
 #include "backend/launch_key.h"
 
