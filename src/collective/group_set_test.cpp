@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backend/kernel_bench.h"
+#include "collective/mesh_testing.h"
 
 namespace signet::collective {
 namespace {
@@ -14,16 +15,6 @@ namespace {
 using backend::testing::KernelBench;
 using std::chrono::milliseconds;
 using topology::Axis;
-
-topology::Mesh MakeMesh(const std::string& text) {
-  const topology::MeshSpec spec = *topology::MeshSpec::Parse(text);
-  std::vector<topology::DeviceIdentity> devices;
-  for (int r = 0; r < spec.num_ranks(); ++r) {
-    devices.push_back(
-        {.backend = "cpu", .uuid = std::to_string(r), .ordinal = r});
-  }
-  return *topology::Mesh::Make(spec, devices, topology::Emulation::kAllowed);
-}
 
 float Sum(Communicator& end, float x) {
   float out = 0;

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "backend/device.h"
 #include "base/result.h"
 #include "collective/rank_groups.h"
 #include "topology/mesh.h"
@@ -41,10 +42,11 @@ class World {
   virtual Result<std::vector<std::string>> Exchange(std::string_view own) = 0;
   /// A sign of life, while this rank works long without a message.
   virtual void Beat() = 0;
-  /// The groups of this rank, with the memory their meetings need. The world
-  /// outlives them.
-  virtual std::unique_ptr<RankGroups> MakeGroups(const topology::Mesh& mesh,
-                                                 const AxisSizes& sizes) = 0;
+  /// The groups of this rank, with the memory their meetings need: RankStaging
+  /// of it, of `device`. The world and the device outlive them.
+  virtual Result<std::unique_ptr<RankGroups>> MakeGroups(
+      const topology::Mesh& mesh, const AxisSizes& sizes,
+      backend::Device& device) = 0;
   /// The orderly end, together with all others. Nothing else may follow.
   virtual Result<void> Leave() = 0;
   /// Ends every process of the run, at once.

@@ -24,14 +24,17 @@ Result<std::unique_ptr<exec::MeshExecutor>> BindRanks(
     SIGNET_ASSIGN_OR_RETURN(setup.device,
                             engine.make_device(mesh.device(Rank(r)), threads));
   }
-  std::unique_ptr<collective::RankGroups> groups;
+  exec::MakeGroups make_groups;
   if (made.world != nullptr) {
-    collective::World& world = *made.world->world;
-    const auto own = static_cast<size_t>(world.rank());
-    groups = world.MakeGroups(mesh, exec::MeetingSizesOf(made.programs[own]));
+    make_groups = [&](backend::Device& device) {
+      collective::World& world = *made.world->world;
+      const auto own = static_cast<size_t>(world.rank());
+      return world.MakeGroups(mesh, exec::MeetingSizesOf(made.programs[own]),
+                              device);
+    };
   }
   return exec::MeshExecutor::Make(*made.plan, std::move(weights),
-                                  std::move(ranks), std::move(groups));
+                                  std::move(ranks), make_groups);
 }
 
 }  // namespace signet

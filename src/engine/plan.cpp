@@ -6,10 +6,12 @@
 #include "backend/cpu/memory_limits.h"
 #include "backend/gpu_devices.h"
 #include "base/result.h"
+#include "collective/staging.h"
 #include "engine/devices.h"
 #include "engine/plan_impl.h"
 #include "engine/plan_text.h"
 #include "engine/world_facts.h"
+#include "exec/meeting_sizes.h"
 #include "lower/lower.h"
 
 namespace signet {
@@ -60,7 +62,8 @@ Result<std::vector<step::ProgramDraft>> LowerRank(const plan::ModelPlan& plan,
 
 namespace {
 
-// The plan and its programs on given devices, one a rank.
+// The plan and its programs on given devices, one a rank. Ranks that are
+// processes hold memory to meet in.
 Result<std::shared_ptr<Plan::Impl>> Build(
     const std::shared_ptr<const Source::Impl>& source,
     const PlanOptions& options, const topology::MeshSpec& spec,
@@ -84,8 +87,6 @@ Result<std::shared_ptr<Plan::Impl>> Build(
   auto impl = std::make_shared<Plan::Impl>();
   impl->source = source;
   impl->plan = model_plan;
-  impl->memory = PlanMemory(*model_plan, arenas);
-  impl->admission = AdmitNow(*model_plan, impl->memory);
   RejectionList rejections;
   for (std::vector<step::ProgramDraft>& rank_drafts : drafts) {
     std::vector<step::SealedProgram>& programs = impl->programs.emplace_back();
@@ -100,6 +101,12 @@ Result<std::shared_ptr<Plan::Impl>> Build(
     }
   }
   if (!rejections.empty()) return rejections.Take();
+  for (size_t r = 0; options.world && r < arenas.size(); ++r) {
+    arenas[r][MemoryClass::kCommunicator] =
+        collective::RankStaging(mesh, exec::MeetingSizesOf(impl->programs[r]));
+  }
+  impl->memory = PlanMemory(*model_plan, arenas);
+  impl->admission = AdmitNow(*model_plan, impl->memory);
   return impl;
 }
 

@@ -34,8 +34,15 @@ struct RankDriver {
 }  // namespace
 
 struct MeshExecutor::State {
-  State(std::unique_ptr<collective::RankGroups> meetings, size_t num_ranks)
-      : groups(std::move(meetings)), ranks(num_ranks) {}
+  explicit State(size_t num_ranks) : ranks(num_ranks) {}
+  // Programs point into the groups, which have memory of the devices.
+  ~State() {
+    for (RankDriver& rank : ranks) {
+      rank.executor.reset();
+      rank.programs.reset();
+    }
+    groups.reset();
+  }
 
   std::unique_ptr<collective::RankGroups> groups;
   std::vector<RankDriver> ranks;
@@ -122,24 +129,31 @@ MeshExecutor::~MeshExecutor() {
 Result<std::unique_ptr<MeshExecutor>> MeshExecutor::Make(
     const plan::ModelPlan& plan,
     std::shared_ptr<const store::WeightVersion> weights,
-    std::vector<RankSetup> ranks,
-    std::unique_ptr<collective::RankGroups> groups,
+    std::vector<RankSetup> ranks, const MakeGroups& make_groups,
     std::chrono::milliseconds deadline) {
   SIGNET_CHECK(static_cast<int>(ranks.size()) == plan.mesh().num_ranks());
   std::vector<std::span<const step::SealedProgram>> programs;
   for (const RankSetup& rank : ranks) programs.push_back(rank.programs);
   SIGNET_RETURN_IF_ERROR(Preflight(plan, programs));
 
-  if (groups == nullptr) {
-    groups = std::make_unique<collective::GroupSet>(plan.mesh(), deadline);
-  }
-  auto state = std::make_unique<State>(std::move(groups), ranks.size());
+  auto state = std::make_unique<State>(ranks.size());
   for (size_t r = 0; r < ranks.size(); ++r) {
     if (ranks[r].device == nullptr) continue;
     state->here.push_back(r);
+    state->ranks[r].device = std::move(ranks[r].device);
+    SIGNET_RETURN_IF_ERROR(
+        state->ranks[r].device->JoinGroups(plan.mesh().num_ranks()));
+  }
+  SIGNET_CHECK(!state->here.empty());
+  if (make_groups) {
+    SIGNET_CHECK(state->here.size() == 1);
+    SIGNET_ASSIGN_OR_RETURN(state->groups, make_groups(*state->first().device));
+  } else {
+    state->groups =
+        std::make_unique<collective::GroupSet>(plan.mesh(), deadline);
+  }
+  for (const size_t r : state->here) {
     RankDriver& driver = state->ranks[r];
-    driver.device = std::move(ranks[r].device);
-    SIGNET_RETURN_IF_ERROR(driver.device->JoinGroups(plan.mesh().num_ranks()));
     SIGNET_ASSIGN_OR_RETURN(
         driver.programs,
         ProgramSet::Make(ranks[r].programs, plan, weights, driver.device.get(),
@@ -152,7 +166,6 @@ Result<std::unique_ptr<MeshExecutor>> MeshExecutor::Make(
   // that did when one does not.
   std::unique_ptr<MeshExecutor> executor(new MeshExecutor(std::move(state)));
   State* shared = executor->state_.get();
-  SIGNET_CHECK(!shared->here.empty());
   for (size_t i = 1; i < shared->here.size(); ++i) {
     const size_t r = shared->here[i];
     SIGNET_ASSIGN_OR_RETURN(std::thread driver,

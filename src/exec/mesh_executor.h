@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -31,17 +32,21 @@ struct RankSetup {
   TapObserver* observer = nullptr;                // may be null
 };
 
+/// The groups of a rank, with memory of its device, which outlives them.
+using MakeGroups =
+    std::function<Result<std::unique_ptr<collective::RankGroups>>(
+        backend::Device& device)>;
+
 class MeshExecutor {
  public:
   /// The preflight of F2 over all ranks, then arenas and bound programs of
   /// those that run here; no rank launches anything. One setup a rank, in rank
-  /// order. `groups` as MakeGroups gives them; null when all ranks run here:
-  /// then the ranks meet as threads, with `deadline`.
+  /// order. `make_groups` gives those of the one rank that runs here; empty
+  /// when all do: then the ranks meet as threads, with `deadline`.
   static Result<std::unique_ptr<MeshExecutor>> Make(
       const plan::ModelPlan& plan,
       std::shared_ptr<const store::WeightVersion> weights,
-      std::vector<RankSetup> ranks,
-      std::unique_ptr<collective::RankGroups> groups = nullptr,
+      std::vector<RankSetup> ranks, const MakeGroups& make_groups = {},
       std::chrono::milliseconds deadline = std::chrono::seconds(30));
   ~MeshExecutor();
   MeshExecutor(const MeshExecutor&) = delete;

@@ -11,6 +11,7 @@
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -175,6 +176,34 @@ TEST_F(Mpi, F3_AnotherRequestOnOneRankIsRefusedOnEveryRank) {
 
 TEST_F(Mpi, F3_AnErrorOfOneRankIsTheErrorOfAll) {
   ExpectEveryRankRefuses(Rank(2, {"source", Demo()}), 2, "source_not_found: ");
+}
+
+TEST_F(Mpi, P4_EveryProcessHoldsWhatThePlanSays) {
+  struct Case {
+    int ranks;
+    const char* mesh;
+    bool meets;  // in memory of its own, beyond the bytes of a stage
+  };
+  for (const Case& c : {Case{2, "ep=2", true}, Case{2, "tp=2", true},
+                        Case{4, "pp=2,ep=2", true}, Case{2, "pp=2", false}}) {
+    SCOPED_TRACE(c.mesh);
+    const Outcome outcome = Rank(c.ranks, {"memory", Demo(), c.mesh});
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    const std::regex line(
+        "rank ([0-9]+): ([0-9]+) of ([0-9]+) planned for (.*)");
+    int lines = 0;
+    int communicators = 0;
+    std::istringstream text(outcome.err);
+    for (std::string told; std::getline(text, told);) {
+      std::smatch match;
+      if (!std::regex_match(told, match, line)) continue;
+      ++lines;
+      EXPECT_EQ(match[2], match[3]) << told;
+      communicators += match[4] == "communicator" && match[2] != "0" ? 1 : 0;
+    }
+    EXPECT_EQ(lines, 8 * c.ranks) << outcome.err;
+    EXPECT_EQ(communicators, c.meets ? c.ranks : 0) << outcome.err;
+  }
 }
 
 TEST_F(Mpi, X5_TheRankThatIsNamedIsTheOneThatStopped) {

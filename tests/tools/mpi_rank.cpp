@@ -8,12 +8,15 @@
 
 #include <cstdio>
 #include <cstring>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "backend/cpu/cpu_device.h"
 #include "backend/kernel_bench.h"
 #include "collective/fold.h"
 #include "collective/mpi/mpi_world.h"
+#include "engine/device_factory.h"
 #include "signet/engine.h"
 #include "signet/plan.h"
 #include "signet/session.h"
@@ -105,17 +108,26 @@ std::unique_ptr<collective::World> Start(milliseconds deadline) {
   return *std::move(world);
 }
 
+std::unique_ptr<collective::RankGroups> Groups(
+    collective::World& world, const topology::Mesh& mesh,
+    const collective::AxisSizes& sizes, backend::Device& device) {
+  auto groups = world.MakeGroups(mesh, sizes, device);
+  if (!groups) std::exit(Tell(world.rank(), Describe(groups.error())));
+  return *std::move(groups);
+}
+
 // Every operation, short and long, on every axis of a mesh of all processes.
 int Transport() {
   const auto world = Start(milliseconds(30000));
   const int size = world->size();
   const std::string spec = size == 4 ? "pp=2,ep=2" : fmt::format("ep={}", size);
   int errors = 0;
+  const auto device = backend::cpu::MakeCpuDevice(0, 1);
   for (const std::string& text : {spec, fmt::format("pp={}", size)}) {
     const topology::Mesh mesh = testing::CpuMesh(text);
     collective::AxisSizes sizes;
     sizes.fill({.reduce_elements = 40000, .gather_bytes = 4 * 7 * 1001});
-    const auto groups = world->MakeGroups(mesh, sizes);
+    const auto groups = Groups(*world, mesh, sizes, *device);
     const collective::RankCommunicators& own = groups->of(Rank(world->rank()));
     for (const Axis axis : topology::kAllAxes) {
       Communicator* const end = own.Along(axis);
@@ -158,7 +170,8 @@ int Silent() {
   const int last = world->size() - 1;
   const topology::Mesh mesh =
       testing::CpuMesh(fmt::format("pp={}", world->size()));
-  const auto groups = world->MakeGroups(mesh, {});
+  const auto device = backend::cpu::MakeCpuDevice(0, 1);
+  const auto groups = Groups(*world, mesh, {}, *device);
   const collective::RankCommunicators& own = groups->of(Rank(world->rank()));
   if (world->rank() == last) {
     raise(SIGSTOP);
@@ -233,6 +246,50 @@ int Differ(const std::string& what, const std::string& model) {
   return Tell(world->rank(), "generated");
 }
 
+// What this process holds of each class while a session is alive, against what
+// the plan says of its rank.
+int Memory(const std::string& model, const std::string& mesh) {
+  Result<World> world =
+      World::JoinMpi({.build_id = "mine", .deadline = milliseconds(30000)});
+  if (!world) return Tell(-1, Describe(world.error()));
+  const int rank = world->rank();
+  std::vector<backend::Device*> devices;
+  Engine engine =
+      MakeEngine({.threads = 1}, [&](const topology::DeviceIdentity& identity,
+                                     int threads) {
+        auto device = backend::cpu::MakeCpuDevice(identity.ordinal, threads);
+        devices.push_back(device.get());
+        return device;
+      }).value();
+  PlanOptions options;
+  options.mesh = mesh;
+  options.context = 128;
+  options.world = *world;
+  const Result<Plan> plan =
+      Plan::Make(Source::Open(model, {}).value(), options);
+  if (!plan) return End(*world, plan.error());
+  const Result<Model> loaded = engine.Load(*plan, {});
+  if (!loaded) return End(*world, loaded.error());
+  {
+    const Result<Session> session = Session::Make(*loaded, 1);
+    if (!session) return End(*world, session.error());
+    const auto planned = nlohmann::json::parse(
+        plan->Json())["ranks"][static_cast<size_t>(rank)]["steady"];
+    for (const MemoryClass memory_class : kAllMemoryClasses) {
+      if (memory_class == MemoryClass::kMapped) continue;
+      Bytes held;
+      for (const backend::Device* device : devices) {
+        held += device->counts().LiveBytes(memory_class);
+      }
+      Tell(rank, fmt::format("{} of {} planned for {}", held.value(),
+                             planned.value(std::string(Name(memory_class)),
+                                           uint64_t{0}),
+                             Name(memory_class)));
+    }
+  }
+  return world->Leave() ? 0 : 1;
+}
+
 int Main(const std::vector<std::string>& arguments) {
   const std::string& test = arguments.at(1);
   if (test == "transport") return Transport();
@@ -241,6 +298,7 @@ int Main(const std::vector<std::string>& arguments) {
     const char* const rank = std::getenv("OMPI_COMM_WORLD_RANK");
     return Build(rank == nullptr ? 0 : std::atoi(rank));
   }
+  if (test == "memory") return Memory(arguments.at(2), arguments.at(3));
   return Differ(test, arguments.at(2));
 }
 

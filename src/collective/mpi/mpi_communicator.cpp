@@ -12,20 +12,6 @@
 namespace signet::collective {
 namespace {
 
-// What arrives from the others during a reduction of up to `elements`.
-uint64_t StagingElements(int members, int64_t elements) {
-  const auto count = static_cast<uint64_t>(members);
-  const auto most = static_cast<uint64_t>(elements);
-  const auto whole = static_cast<uint64_t>(LargestOneShot(members, elements));
-  return std::max(count * whole, most + count);
-}
-
-uint64_t StagingBytes(int members, const MeetingSizes& sizes) {
-  return std::max(
-      StagingElements(members, sizes.reduce_elements) * sizeof(float),
-      sizes.gather_bytes);
-}
-
 uint64_t LargestMessage(const MeetingSizes& sizes) {
   return std::max(static_cast<uint64_t>(sizes.reduce_elements) * sizeof(float),
                   sizes.gather_bytes);
@@ -36,11 +22,12 @@ uint64_t LargestMessage(const MeetingSizes& sizes) {
 MpiCommunicator::MpiCommunicator(Pulse& pulse,
                                  std::chrono::milliseconds deadline,
                                  std::vector<int> ranks, int member, int tag,
-                                 const MeetingSizes& sizes)
+                                 const MeetingSizes& sizes,
+                                 std::span<std::byte> staging)
     : Communicator(static_cast<int>(ranks.size()), member),
       ranks_(std::move(ranks)),
       tag_(tag),
-      staging_(StagingBytes(members(), sizes)),
+      staging_(staging),
       sources_(ranks_.size()),
       messages_(pulse, deadline, 2 * ranks_.size(), LargestMessage(sizes)) {}
 

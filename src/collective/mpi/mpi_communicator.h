@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <span>
 #include <vector>
 
 #include "collective/communicator.h"
@@ -17,10 +18,11 @@ namespace signet::collective {
 class MpiCommunicator final : public Communicator {
  public:
   /// `ranks` in group order, all of the world. Meetings are at most of
-  /// `sizes`; broadcasts of any size. `pulse` outlives this.
+  /// `sizes`, with GroupStaging bytes for them; broadcasts of any size. `pulse`
+  /// and `staging` outlive this.
   MpiCommunicator(Pulse& pulse, std::chrono::milliseconds deadline,
                   std::vector<int> ranks, int member, int tag,
-                  const MeetingSizes& sizes);
+                  const MeetingSizes& sizes, std::span<std::byte> staging);
 
   void AllReduce(backend::LaunchKey, const ReduceArgs& args) override;
   void Gather(backend::LaunchKey, const GatherArgs& args) override;
@@ -41,7 +43,7 @@ class MpiCommunicator final : public Communicator {
 
   const std::vector<int> ranks_;
   const int tag_;
-  std::vector<std::byte> staging_;
+  const std::span<std::byte> staging_;
   std::vector<const float*> sources_;
   Messages messages_;
   // Set by whoever poisons, which may be another thread of this process.

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
+#include <span>
 #include <thread>
 #include <utility>
 
@@ -15,6 +16,7 @@
 #include "collective/mpi/mpi_api.h"
 #include "collective/mpi/mpi_communicator.h"
 #include "collective/mpi/pulse.h"
+#include "collective/staging.h"
 
 namespace signet::collective {
 namespace {
@@ -59,25 +61,31 @@ milliseconds PulseInterval(milliseconds deadline) {
 // The ends of one rank in groups of processes.
 class MpiGroups final : public RankGroups {
  public:
+  /// `staging`: RankStaging bytes.
   MpiGroups(Pulse& pulse, milliseconds deadline, const topology::Mesh& mesh,
-            Rank rank, const AxisSizes& sizes)
-      : pulse_(pulse) {
+            Rank rank, const AxisSizes& sizes, backend::Memory staging)
+      : pulse_(pulse), staging_(std::move(staging)) {
+    std::span<std::byte> free = {staging_.data(),
+                                 static_cast<size_t>(staging_.size().value())};
     for (const Axis axis : topology::kAllAxes) {
       if (mesh.size(axis) == 1) continue;
       const auto index = static_cast<size_t>(axis);
       const auto place = static_cast<size_t>(mesh.Coordinate(axis, rank));
       const std::vector<Rank> group = mesh.Group(axis, rank);
+      const auto bytes = static_cast<size_t>(
+          GroupStaging(static_cast<int>(group.size()), sizes[index]).value());
       ends_.axes[index] =
           Add(deadline, group, place, kTagFirstAxis + static_cast<int>(index),
-              sizes[index]);
+              sizes[index], free.first(bytes));
+      free = free.subspan(bytes);
       if (axis != Axis::kPp) continue;
       if (place > 0) {
-        ends_.previous_stage = Add(deadline, {group[place - 1], rank}, 1,
-                                   kTagStage, MeetingSizes());
+        ends_.previous_stage =
+            Add(deadline, {group[place - 1], rank}, 1, kTagStage);
       }
       if (place + 1 < group.size()) {
-        ends_.next_stage = Add(deadline, {rank, group[place + 1]}, 0, kTagStage,
-                               MeetingSizes());
+        ends_.next_stage =
+            Add(deadline, {rank, group[place + 1]}, 0, kTagStage);
       }
     }
   }
@@ -99,16 +107,18 @@ class MpiGroups final : public RankGroups {
 
  private:
   MpiCommunicator* Add(milliseconds deadline, const std::vector<Rank>& ranks,
-                       size_t member, int tag, const MeetingSizes& sizes) {
+                       size_t member, int tag, const MeetingSizes& sizes = {},
+                       std::span<std::byte> staging = {}) {
     std::vector<int> numbers;
     for (const Rank rank : ranks) numbers.push_back(rank.value());
     groups_.push_back(std::make_unique<MpiCommunicator>(
         pulse_, deadline, std::move(numbers), static_cast<int>(member), tag,
-        sizes));
+        sizes, staging));
     return groups_.back().get();
   }
 
   Pulse& pulse_;
+  const backend::Memory staging_;
   std::vector<std::unique_ptr<MpiCommunicator>> groups_;
   RankCommunicators ends_;
 };
@@ -155,10 +165,18 @@ class MpiWorld final : public World {
 
   void Beat() override { pulse_.Beat(Pulse::Clock::now()); }
 
-  std::unique_ptr<RankGroups> MakeGroups(const topology::Mesh& mesh,
-                                         const AxisSizes& sizes) override {
+  Result<std::unique_ptr<RankGroups>> MakeGroups(
+      const topology::Mesh& mesh, const AxisSizes& sizes,
+      backend::Device& device) override {
+    const Bytes bytes = RankStaging(mesh, sizes);
+    backend::Memory staging;
+    if (bytes > Bytes()) {
+      SIGNET_ASSIGN_OR_RETURN(staging,
+                              device.Allocate(MemoryClass::kCommunicator, bytes,
+                                              kStagingAlignment));
+    }
     return std::make_unique<MpiGroups>(pulse_, deadline_, mesh, Rank(rank_),
-                                       sizes);
+                                       sizes, std::move(staging));
   }
 
   Result<void> Leave() override {
