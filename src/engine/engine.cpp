@@ -9,6 +9,7 @@
 #include "engine/device_factory.h"
 #include "engine/engine_impl.h"
 #include "engine/threads.h"
+#include "engine/world_facts.h"
 #include "store/load_transaction.h"
 
 namespace signet {
@@ -79,7 +80,10 @@ Result<Model> Engine::Load(
   World::Impl* const world = made.world.get();
   // Before any process reserves what another still counts as free.
   Result<void> admitted = AdmitNow(*made.plan, made.memory);
-  if (world != nullptr) admitted = world->Together("memory", admitted);
+  if (world != nullptr) {
+    admitted =
+        world->Agree("memory", admitted.map([&] { return EpochFacts(made); }));
+  }
   SIGNET_RETURN_IF_ERROR(admitted);
   Result<Model> model = LoadHere(plan, progress);
   if (world == nullptr) return model;

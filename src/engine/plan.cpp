@@ -169,13 +169,17 @@ Result<Plan> Plan::MakeTogether(const Source& source,
   // It was parsed before the devices met.
   SIGNET_ASSIGN_OR_RETURN(const topology::MeshSpec spec,
                           topology::MeshSpec::Parse(options.mesh));
+  std::string epoch = world->NextEpoch();
   const Result<std::shared_ptr<Impl>> impl =
       Build(source.impl_, options, spec, std::move(devices));
+  if (impl) {
+    (*impl)->world = world;
+    (*impl)->epoch = std::move(epoch);
+  }
   SIGNET_RETURN_IF_ERROR(
-      world->Agree("plan", impl.map([&](const std::shared_ptr<Impl>& made) {
-        return PlanFacts(*made, *world);
+      world->Agree("plan", impl.map([](const std::shared_ptr<Impl>& made) {
+        return PlanFacts(*made);
       })));
-  (*impl)->world = world;
   return Plan(*impl);
 }
 

@@ -2,6 +2,7 @@
 // What a public Plan holds: the plan, its sealed programs and its memory.
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "engine/source_impl.h"
@@ -20,6 +21,7 @@ struct Plan::Impl {
   plan::MemoryPlan memory;
   Result<void> admission;              // when the plan was made
   std::shared_ptr<World::Impl> world;  // null: all ranks are threads here
+  std::string epoch;                   // of the mesh, between processes
 
   /// Whether the rank runs in this process.
   bool IsHere(Rank rank) const {

@@ -254,8 +254,9 @@ Result<Session> Session::Make(const Model& model, int64_t slots) {
   Result<std::unique_ptr<exec::MeshExecutor>> bound =
       BindRanks(made, *model.impl_->engine, std::move(weights));
   if (made.world != nullptr) {
-    SIGNET_RETURN_IF_ERROR(made.world->Together(
-        "bind", bound ? Result<void>() : tl::unexpected<Error>(bound.error())));
+    const Result<void> own = bound.map([](const auto&) {});
+    SIGNET_RETURN_IF_ERROR(
+        made.world->Agree("bind", own.map([&] { return EpochFacts(made); })));
   }
   SIGNET_ASSIGN_OR_RETURN(impl->mesh, std::move(bound));
   impl->state.emplace(impl->mesh->MakeSequences(*made.plan));
@@ -285,8 +286,9 @@ Result<void> Session::Generate(std::span<const Request> requests, Sink& sink) {
   const Result<void> refusal =
       rejections.empty() ? Result<void>() : rejections.Take();
   if (World::Impl* const world = self.model().plan->world.get()) {
-    SIGNET_RETURN_IF_ERROR(world->Agree(
-        "generate", refusal.map([&] { return RequestFacts(requests); })));
+    SIGNET_RETURN_IF_ERROR(world->Agree("generate", refusal.map([&] {
+      return RequestFacts(*self.model().plan, requests);
+    })));
   }
   SIGNET_RETURN_IF_ERROR(refusal);
 

@@ -140,6 +140,10 @@ Result<void> World::Impl::Together(std::string_view phase,
       phase, own ? Result<Facts>(Facts()) : tl::unexpected<Error>(own.error()));
 }
 
+std::string World::Impl::NextEpoch() {
+  return fmt::format("{}/{}", run_id, num_meshes++);
+}
+
 World::World(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 Result<World> World::JoinMpi(const WorldOptions& options) {

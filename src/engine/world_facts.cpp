@@ -68,11 +68,15 @@ Result<std::vector<topology::DeviceIdentity>> MeetDevices(
   return identities;
 }
 
-Facts PlanFacts(const Plan::Impl& plan, const World::Impl& world) {
+Facts EpochFacts(const Plan::Impl& plan) {
+  return {{"mesh epoch", plan.epoch}};
+}
+
+Facts PlanFacts(const Plan::Impl& plan) {
   const topology::Mesh& mesh = plan.plan->mesh();
-  Facts facts = {{"run id", world.run_id},
-                 {"mesh", mesh.spec().ToString()},
-                 {"contract", plan.plan->contract_id().Hex()}};
+  Facts facts = EpochFacts(plan);
+  facts.emplace_back("mesh", mesh.spec().ToString());
+  facts.emplace_back("contract", plan.plan->contract_id().Hex());
   for (int r = 0; r < mesh.num_ranks(); ++r) {
     facts.emplace_back(fmt::format("device of rank {}", r),
                        mesh.device(Rank(r)).uuid);
@@ -87,8 +91,8 @@ Facts PlanFacts(const Plan::Impl& plan, const World::Impl& world) {
   return facts;
 }
 
-Facts RequestFacts(std::span<const Request> requests) {
-  Facts facts;
+Facts RequestFacts(const Plan::Impl& plan, std::span<const Request> requests) {
+  Facts facts = EpochFacts(plan);
   for (size_t i = 0; i < requests.size(); ++i) {
     const Request& request = requests[i];
     Digester digest;

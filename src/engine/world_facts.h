@@ -18,10 +18,13 @@ namespace signet {
 Result<std::vector<topology::DeviceIdentity>> MeetDevices(
     World::Impl& world, std::string_view mesh, std::string_view devices);
 
-/// What must be equal on all ranks before anything runs (contract F3).
-Facts PlanFacts(const Plan::Impl& plan, const World::Impl& world);
+/// Of which mesh a plan is, and what is made from it (contract M3).
+Facts EpochFacts(const Plan::Impl& plan);
 
-/// What every rank must be asked for.
-Facts RequestFacts(std::span<const Request> requests);
+/// What must be equal on all ranks before anything runs (contract F3).
+Facts PlanFacts(const Plan::Impl& plan);
+
+/// What every rank must be asked for, of a session on the plan.
+Facts RequestFacts(const Plan::Impl& plan, std::span<const Request> requests);
 
 }  // namespace signet

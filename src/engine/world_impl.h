@@ -1,6 +1,7 @@
 #pragma once
 // What a public World holds, and how its processes agree.
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -19,8 +20,11 @@ using Facts = std::vector<std::pair<std::string, std::string>>;
 struct World::Impl {
   std::unique_ptr<collective::World> world;
   bool lost = false;
-  /// Drawn by rank 0; it stands for the mesh's epoch between processes (M3).
-  std::string run_id;
+  std::string run_id;  // drawn by rank 0
+  int64_t num_meshes = 0;
+  /// What stands for the next mesh's epoch between processes (M3): all make
+  /// the same meshes in the same order.
+  std::string NextEpoch();
 
   /// Meets all other processes at `phase`. An error of any of them, this one
   /// included, becomes the error of all, with its rank named. Otherwise every

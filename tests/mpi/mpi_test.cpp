@@ -178,6 +178,15 @@ TEST_F(Mpi, F3_AnErrorOfOneRankIsTheErrorOfAll) {
   ExpectEveryRankRefuses(Rank(2, {"source", Demo()}), 2, "source_not_found: ");
 }
 
+TEST_F(Mpi, M3_WhatIsOfAnotherMeshIsRefusedOnEveryRank) {
+  for (const char* what : {"plan", "model", "session"}) {
+    SCOPED_TRACE(what);
+    ExpectEveryRankRefuses(Rank(2, {what, Demo()}), 2,
+                           "ranks_disagree: the rank's mesh epoch is not that "
+                           "of rank 0 (rank 1;");
+  }
+}
+
 TEST_F(Mpi, P4_EveryProcessHoldsWhatThePlanSays) {
   struct Case {
     int ranks;

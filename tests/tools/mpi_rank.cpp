@@ -215,7 +215,9 @@ int Build(int rank) {
   return Refused(rank, world.error());
 }
 
-// Rank 1 is asked for something else: another contract, source or prompt.
+// Rank 1 is asked for something else: another contract, source or prompt; or
+// comes with what it has of the second of two equal meshes: the plan to load,
+// the model of a session, the session.
 int Differ(const std::string& what, const std::string& model) {
   Result<World> world =
       World::JoinMpi({.build_id = "mine", .deadline = milliseconds(30000)});
@@ -228,20 +230,38 @@ int Differ(const std::string& what, const std::string& model) {
   options.mesh = fmt::format("ep={}", world->size());
   options.context = differs && what == "contract" ? 64 : 128;
   options.world = *world;
-  const Result<Plan> plan = Plan::Make(*source, options);
-  if (!plan) return End(*world, plan.error());
-  const Result<Model> loaded = Engine::Make({.threads = 1})->Load(*plan, {});
-  if (!loaded) return End(*world, loaded.error());
-  Result<Session> session = Session::Make(*loaded, 1);
-  if (!session) return End(*world, session.error());
+  // What a stage takes the i-th of, when it takes both in turn.
+  const auto nth = [&](int i, const char* stage) {
+    return static_cast<size_t>(differs && what == stage ? 1 - i : i);
+  };
+  std::vector<Plan> plans;
+  std::vector<Model> models;
+  std::vector<Session> sessions;
+  for (int i = 0; i < 2; ++i) {
+    const Result<Plan> plan = Plan::Make(*source, options);
+    if (!plan) return End(*world, plan.error());
+    plans.push_back(*plan);
+  }
+  for (int i = 0; i < 2; ++i) {
+    const Result<Model> loaded =
+        Engine::Make({.threads = 1})->Load(plans[nth(i, "plan")], {});
+    if (!loaded) return End(*world, loaded.error());
+    models.push_back(*loaded);
+  }
+  for (int i = 0; i < 2; ++i) {
+    Result<Session> session = Session::Make(models[nth(i, "model")], 1);
+    if (!session) return End(*world, session.error());
+    sessions.push_back(*std::move(session));
+  }
   class Ignore : public Sink {
     void OnToken(const TokenEvent&) override {}
     void OnEnd(const EndEvent&) override {}
   } sink;
-  const Request request = {.prompt = std::vector<int32_t>{1, differs ? 3 : 2},
-                           .max_tokens = 2};
+  const Request request = {
+      .prompt = std::vector<int32_t>{1, differs && what == "request" ? 3 : 2},
+      .max_tokens = 2};
   const Result<void> generated =
-      session->Generate(std::span(&request, 1), sink);
+      sessions[nth(0, "session")].Generate(std::span(&request, 1), sink);
   if (!generated) return End(*world, generated.error());
   return Tell(world->rank(), "generated");
 }
