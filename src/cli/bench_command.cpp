@@ -93,6 +93,10 @@ class BenchCommand : public Command {
     request_.on_phase = [](std::string_view what) {
       fmt::print(stderr, "measuring {}\n", what);
     };
+    // What a run that is stopped early has found.
+    request_.on_figure = [](std::string_view what) {
+      fmt::print(stderr, "  {}\n", what);
+    };
     if (!out_.empty()) {
       const Result<void> place = evidence::CheckBenchPlace(out_);
       if (!place) return Report(place.error(), json_);

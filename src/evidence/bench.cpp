@@ -48,6 +48,10 @@ class Bencher {
     if (request_.on_phase) request_.on_phase(what);
   }
 
+  void Figure(std::string_view what) const {
+    if (request_.on_figure) request_.on_figure(what);
+  }
+
   Result<void> ChooseShapes() {
     SIGNET_CHECK(!request_.prompts.empty() && !request_.batches.empty() &&
                  request_.tokens >= 2 && request_.repeat >= kFewestRuns);
@@ -129,6 +133,7 @@ class Bencher {
     const std::chrono::duration<double> taken =
         std::chrono::steady_clock::now() - start;
     report_.load.seconds = taken.count();
+    Figure(fmt::format("load: {:.2f} s", report_.load.seconds));
     SIGNET_RETURN_IF_ERROR(Generate(model));
     return model.Unload();
   }
@@ -145,6 +150,8 @@ class Bencher {
                                  .seconds = SpreadOf(seconds),
                                  .tokens_per_second = RatesOf(length, seconds),
                                  .costs = PrefillCosts(sizes_, length)});
+      Figure(fmt::format("prefill, {} tokens: {:.1f} tok/s", length,
+                         report_.prefill.back().tokens_per_second.median));
     }
     for (const int64_t batch : request_.batches) {
       Phase(fmt::format("decode, batch {}", batch));
@@ -156,6 +163,8 @@ class Bencher {
       result.batch = batch;
       result.steps = runs.steps;
       result.tokens_per_second = RatesOf(batch * runs.steps, runs.windows);
+      Figure(fmt::format("decode, batch {}: {:.1f} tok/s", batch,
+                         result.tokens_per_second.median));
       std::vector<double> steps;
       for (const double window : runs.windows) {
         steps.push_back(window / static_cast<double>(runs.steps));

@@ -40,6 +40,8 @@ struct BenchRequest {
   int threads = 0;
   /// Told what is measured next; may be empty.
   std::function<void(std::string_view)> on_phase;
+  /// Told each figure when it is measured, before all are; may be empty.
+  std::function<void(std::string_view)> on_figure;
 };
 
 struct LoadResult {

@@ -43,9 +43,11 @@ using evidence::RandomPrompts;
 using evidence::Sequence;
 using evidence::SidePlan;
 using evidence::StepsIn;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
+using ::testing::StartsWith;
 
 constexpr int64_t kLayers = 8;
 constexpr int64_t kTopK = 4;
@@ -60,12 +62,28 @@ BenchRequest Request() {
           .batches = {2, 1},
           .profile = true,
           .threads = 2,
-          .on_phase = {}};
+          .on_phase = {},
+          .on_figure = {}};
 }
 
 const BenchReport& Measured() {
   static const BenchReport report = ValueOrDie(Bench(Request()));
   return report;
+}
+
+TEST(Bench, EveryFigureIsToldWhenItIsMeasured) {
+  BenchRequest request = Request();
+  request.profile = false;
+  std::vector<std::string> figures;
+  request.on_figure = [&figures](std::string_view what) {
+    figures.emplace_back(what);
+  };
+  ValueOrDie(Bench(request));
+  EXPECT_THAT(figures, ElementsAre(StartsWith("load: "),
+                                   StartsWith("prefill, 40 tokens: "),
+                                   StartsWith("prefill, 7 tokens: "),
+                                   StartsWith("decode, batch 2: "),
+                                   StartsWith("decode, batch 1: ")));
 }
 
 TEST(Bench, EveryShapeAskedForIsMeasured) {
