@@ -43,8 +43,8 @@ class WatchedDevice final : public backend::ForwardingDevice {
 };
 
 DeviceFactory Ledger::Factory() {
-  return [this](const topology::DeviceIdentity& identity, int num_threads)
-             -> Result<std::unique_ptr<backend::Device>> {
+  return [this](const topology::DeviceIdentity& identity,
+                int num_threads) -> Result<std::unique_ptr<backend::Device>> {
     return std::make_unique<WatchedDevice>(
         this, identity.ordinal,
         backend::cpu::MakeCpuDevice(identity.ordinal, num_threads));

@@ -70,8 +70,8 @@ void GroupedGateUp(ThreadPool& pool, const GroupedGateUpArgs& args) {
   const Blocks blocks = WeightBlocks(table.width, table.hidden, args.tile_rows,
                                      2 * num_tiles, pool.num_threads());
   const int64_t tasks_per_tile = 2 * blocks.num_blocks;
-  const GroupedRows rows = {args.sorted_slot, FloatRows(args.x), args.top_k, args.y,
-                            2 * table.width};
+  const GroupedRows rows = {args.sorted_slot, FloatRows(args.x), args.top_k,
+                            args.y, 2 * table.width};
   pool.ParallelFor(num_tiles * tasks_per_tile, [&](int64_t task, int) {
     const int64_t tile = task / tasks_per_tile;
     const Run run = RunAt(args.tile_expert, num_tiles, tile, args.tile_rows);
