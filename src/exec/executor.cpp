@@ -265,7 +265,9 @@ void Executor::Show(const BoundProgram& program, size_t step, int64_t live) {
   for (size_t i = 0; i < written.size(); ++i) {
     if (program.mirrors().inputs.empty()) break;  // the host's own memory
     const Bytes size = written[i].shape.StorageBytes(written[i].dtype);
-    looks_[i].resize(static_cast<size_t>(size.value()));
+    // Never smaller again: growing anew would write zeros to all of a state.
+    looks_[i].resize(
+        std::max(looks_[i].size(), static_cast<size_t>(size.value())));
     // A failure is met again by the wait that ends the call.
     if (!device_->Download(static_cast<const std::byte*>(written[i].data), size,
                            looks_[i].data())) {
