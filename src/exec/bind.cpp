@@ -201,13 +201,13 @@ BoundProgram Binder::Build(TapObserver* observer) && {
       return AreDisjoint(first, count);
     });
   } else {
-    for (Launch& launch : launches) fused.push_back({std::move(launch), 1});
+    for (const Launch& launch : launches) fused.push_back({launch, 1});
   }
   launches.clear();
   std::vector<std::string> names;
   size_t step = 0;
-  for (FusedLaunch& launch : fused) {
-    launches.push_back(std::move(launch.launch));
+  for (const FusedLaunch& launch : fused) {
+    launches.push_back(launch.launch);
     names.push_back(NameOf(step, launch.count));
     step += launch.count;
   }

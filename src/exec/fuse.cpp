@@ -268,7 +268,7 @@ std::vector<FusedLaunch> Fuse(std::span<const Launch> launches,
       break;
     }
     i += next.count;
-    fused.push_back(std::move(next));
+    fused.push_back(next);
   }
   return fused;
 }
