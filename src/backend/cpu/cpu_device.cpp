@@ -6,18 +6,14 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <fstream>
-#include <map>
-#include <mutex>
-#include <system_error>
 #include <utility>
 
 #include "backend/cpu/cpu_kernels.h"
 #include "backend/cpu/memory_limits.h"
 #include "backend/cpu/thread_pool.h"
+#include "backend/host_device.h"
 #include "base/check.h"
 
 namespace signet::backend::cpu {
@@ -41,11 +37,6 @@ std::string MachineId() {
   return id.empty() ? "unknown" : id;
 }
 
-std::string SystemError(int code) {
-  char buffer[256] = {};
-  return strerror_r(code, buffer, sizeof(buffer));
-}
-
 // Zero pages at a multiple of `alignment`; null if the system refuses.
 std::byte* MapZeros(uint64_t size, uint64_t alignment) {
   const uint64_t slack = alignment > PageSize() ? alignment : 0;
@@ -63,20 +54,12 @@ std::byte* MapZeros(uint64_t size, uint64_t alignment) {
   return begin + before;
 }
 
-class CpuDevice final : public Device {
+class CpuDevice final : public HostDevice {
  public:
   CpuDevice(int ordinal, int num_threads)
-      : facts_(CpuFacts(ordinal)),
+      : HostDevice(CpuFacts(ordinal)),
         pool_(num_threads),
         kernels_(MakeCpuKernels(&pool_)) {}
-
-  ~CpuDevice() override {
-    // What is left would be given back to a device that is gone.
-    SIGNET_CHECK(counts_.allocations == counts_.frees);
-    SIGNET_CHECK(counts_.maps == counts_.unmaps);
-  }
-
-  const DeviceFacts& facts() const override { return facts_; }
 
   Bytes FreeMemory() const override {
     return AvailableMemory(SystemRoots(), ProcessLimits::OfThisProcess());
@@ -85,7 +68,7 @@ class CpuDevice final : public Device {
   Result<Memory> Allocate(MemoryClass memory_class, Bytes size,
                           uint64_t alignment) override {
     const auto refuse = [&] {
-      return Fail(FailureKind::kMemory, facts_.identity,
+      return Fail(FailureKind::kMemory, facts().identity,
                   fmt::format("cannot reserve memory for {}: {}",
                               Name(memory_class), HumanBytes(size)));
     };
@@ -100,53 +83,8 @@ class CpuDevice final : public Device {
     if (data == nullptr) return refuse();
     // A hint: fewer translation misses over large arenas.
     if (huge) madvise(data, reserved.value(), MADV_HUGEPAGE);
-    const std::lock_guard lock(mutex_);
-    held_.emplace(data, reserved);
-    ++counts_.allocations;
-    counts_.live[static_cast<size_t>(memory_class)] += size;
+    CountAllocation(data, reserved, memory_class, size);
     return Memory(this, data, data, size, reserved, memory_class);
-  }
-
-  Result<FileMapping> Map(int fd, Bytes size,
-                          const std::string& path) override {
-    if (size == Bytes()) {
-      return Fail(FailureKind::kIo, path, "cannot map an empty file");
-    }
-    void* mapped = MAP_FAILED;
-    int code = EIO;
-    if (!Faulted(FaultPoint::kMap)) {
-      mapped = mmap(nullptr, size.value(), PROT_READ, MAP_PRIVATE, fd, 0);
-      code = errno;
-    }
-    if (mapped == MAP_FAILED) {
-      return Fail(FailureKind::kIo, path,
-                  fmt::format("cannot map file: {}", SystemError(code)));
-    }
-    const std::lock_guard lock(mutex_);
-    held_.emplace(static_cast<const std::byte*>(mapped), size);
-    ++counts_.maps;
-    counts_.mapped += size;
-    return FileMapping(this, static_cast<const std::byte*>(mapped), size);
-  }
-
-  Result<void> Read(int fd, uint64_t offset, Bytes size, std::byte* to,
-                    const std::string& path) override {
-    const auto fail = [&](const std::string& why) {
-      return Fail(FailureKind::kIo, path,
-                  fmt::format("cannot read {} at offset {}: {}",
-                              HumanBytes(size), offset, why));
-    };
-    if (Faulted(FaultPoint::kRead)) return fail(SystemError(EIO));
-    uint64_t done = 0;
-    while (done < size.value()) {
-      const ssize_t count = pread(fd, to + done, size.value() - done,
-                                  static_cast<off_t>(offset + done));
-      if (count < 0 && errno == EINTR) continue;
-      if (count < 0) return fail(SystemError(errno));
-      if (count == 0) return fail("the file ends before");
-      done += static_cast<uint64_t>(count);
-    }
-    return {};
   }
 
   Result<void> Copy(LoadKey, const Memory& to, uint64_t offset,
@@ -156,7 +94,7 @@ class CpuDevice final : public Device {
                       offset <= to.size().value() &&
                       size.value() <= to.size().value() - offset;
     if (!fits || Faulted(FaultPoint::kCopy)) {
-      return Fail(FailureKind::kDevice, facts_.identity,
+      return Fail(FailureKind::kDevice, facts().identity,
                   fmt::format("cannot copy {} to memory for {}",
                               HumanBytes(size), Name(to.memory_class())));
     }
@@ -182,28 +120,8 @@ class CpuDevice final : public Device {
     if (!Faulted(FaultPoint::kTable)) {
       return CommittedTable{experts.data(), global_to_local.data()};
     }
-    return Fail(FailureKind::kDevice, facts_.identity,
+    return Fail(FailureKind::kDevice, facts().identity,
                 "cannot commit a table of experts");
-  }
-
-  // Ranks meet in memory all of them can read.
-  Result<void> JoinGroups(int num_ranks) override {
-    if (!Faulted(FaultPoint::kGroup)) return {};
-    return Fail(FailureKind::kDevice, facts_.identity,
-                fmt::format("cannot join the groups of {} ranks", num_ranks));
-  }
-
-  Result<std::thread> StartDriver(std::function<void()> body) override {
-    std::string why = "injected";
-    if (!Faulted(FaultPoint::kThread)) {
-      try {
-        return std::thread(std::move(body));
-      } catch (const std::system_error& error) {
-        why = error.what();
-      }
-    }
-    return Fail(FailureKind::kDevice, facts_.identity,
-                fmt::format("cannot start a thread: {}", why));
   }
 
   // What the host writes, kernels read as it is, when they are launched.
@@ -239,50 +157,17 @@ class CpuDevice final : public Device {
   // A kernel on the CPU ends as it should, or the process does.
   bool HasLaunchFailed() override { return Faulted(FaultPoint::kLaunch); }
 
-  AllocationCounts counts() const override {
-    const std::lock_guard lock(mutex_);
-    return counts_;
-  }
-
   Kernels& kernels() override { return *kernels_; }
 
  private:
-  // True when `data` was handed out and is still out: it is no longer then.
-  bool TakeBack(const Device* device, const std::byte* data, Bytes size) {
-    const std::lock_guard lock(mutex_);
-    const auto held = held_.find(data);
-    if (device == this && held != held_.end() && held->second == size) {
-      held_.erase(held);
-      return true;
-    }
-    ++counts_.foreign_frees;
-    return false;
-  }
-
   void Free(Memory& memory) override {
     if (!TakeBack(memory.device(), memory.data(), memory.reserved())) return;
     SIGNET_CHECK(munmap(memory.data(), memory.reserved().value()) == 0);
-    const std::lock_guard lock(mutex_);
-    ++counts_.frees;
-    Bytes& live = counts_.live[static_cast<size_t>(memory.memory_class())];
-    live = live - memory.size();
+    CountFree(memory);
   }
 
-  void Unmap(FileMapping& mapping) override {
-    if (!TakeBack(mapping.device(), mapping.data(), mapping.size())) return;
-    SIGNET_CHECK(munmap(const_cast<std::byte*>(mapping.data()),
-                        mapping.size().value()) == 0);
-    const std::lock_guard lock(mutex_);
-    ++counts_.unmaps;
-    counts_.mapped = counts_.mapped - mapping.size();
-  }
-
-  const DeviceFacts facts_;
   ThreadPool pool_;
   std::unique_ptr<Kernels> kernels_;
-  mutable std::mutex mutex_;
-  AllocationCounts counts_;                 // guarded by mutex_
-  std::map<const std::byte*, Bytes> held_;  // guarded by mutex_
 };
 
 }  // namespace

@@ -1,17 +1,11 @@
 #include "backend/gpu/gpu_device.h"
 
 #include <fmt/format.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <map>
-#include <mutex>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -21,6 +15,7 @@
 #include "backend/gpu/vendor.h"
 #include "backend/gpu/weight_stager.h"
 #include "backend/gpu_devices.h"
+#include "backend/host_device.h"
 #include "base/check.h"
 
 namespace signet::backend::gpu {
@@ -48,47 +43,43 @@ class GpuReplay final : public Replay {
   Status* status_;  // of the device, which outlives its replays
 };
 
-class GpuDevice final : public Device {
+class GpuDevice final : public HostDevice {
  public:
   explicit GpuDevice(const DeviceFacts& facts)
-      : facts_(facts), stager_(facts.ordinal) {}
+      : HostDevice(facts), stager_(facts.ordinal) {}
 
   Result<void> Start() {
-    Check(cudaSetDevice(facts_.ordinal));
+    Check(cudaSetDevice(facts().ordinal));
     // The host waits for one step at a time, and wants to know at once.
     Check(cudaSetDeviceFlags(cudaDeviceScheduleSpin));
     Check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
     Check(cudaMalloc(&scratch_, GpuKernels::kScratchBytes));
     int num_sms = 0;
     Check(cudaDeviceGetAttribute(&num_sms, cudaDevAttrMultiProcessorCount,
-                                 facts_.ordinal));
+                                 facts().ordinal));
     SIGNET_RETURN_IF_ERROR(Failure("cannot start the GPU"));
     kernels_ = std::make_unique<GpuKernels>(stream_, num_sms, scratch_);
     return {};
   }
 
   ~GpuDevice() override {
-    // What is left would be given back to a device that is gone.
-    SIGNET_CHECK(counts_.allocations == counts_.frees);
-    SIGNET_CHECK(counts_.maps == counts_.unmaps);
-    cudaSetDevice(facts_.ordinal);
+    cudaSetDevice(facts().ordinal);
     if (stream_ != nullptr) cudaStreamSynchronize(stream_);
     cudaFree(scratch_);
     if (stream_ != nullptr) cudaStreamDestroy(stream_);
   }
 
-  const DeviceFacts& facts() const override { return facts_; }
-  Bytes FreeMemory() const override { return GpuFreeMemory(facts_.identity); }
+  Bytes FreeMemory() const override { return GpuFreeMemory(facts().identity); }
 
   Result<Memory> Allocate(MemoryClass memory_class, Bytes size,
                           uint64_t alignment) override {
     const auto refuse = [&](Status status) {
-      return Fail(FailureKind::kMemory, facts_.identity,
+      return Fail(FailureKind::kMemory, facts().identity,
                   fmt::format("cannot reserve memory for {}: {} ({})",
                               Name(memory_class), HumanBytes(size),
                               cudaGetErrorString(status)));
     };
-    cudaSetDevice(facts_.ordinal);
+    cudaSetDevice(facts().ordinal);
     if (Faulted(FaultPoint::kAllocate))
       return refuse(cudaErrorMemoryAllocation);
     const uint64_t reserved = std::max<uint64_t>(size.value(), 1);
@@ -109,48 +100,11 @@ class GpuDevice final : public Device {
       return refuse(status);
     }
     SIGNET_CHECK(reinterpret_cast<uintptr_t>(data) % alignment == 0);
-    const std::lock_guard lock(mutex_);
-    held_.emplace(static_cast<std::byte*>(data), Bytes(reserved));
-    ++counts_.allocations;
-    counts_.live[static_cast<size_t>(memory_class)] += size;
+    CountAllocation(static_cast<std::byte*>(data), Bytes(reserved),
+                    memory_class, size);
     return Memory(this, static_cast<std::byte*>(data),
                   static_cast<std::byte*>(host), size, Bytes(reserved),
                   memory_class);
-  }
-
-  Result<FileMapping> Map(int fd, Bytes size,
-                          const std::string& path) override {
-    void* mapped = MAP_FAILED;
-    int code = EIO;
-    if (size > Bytes() && !Faulted(FaultPoint::kMap)) {
-      mapped = mmap(nullptr, size.value(), PROT_READ, MAP_PRIVATE, fd, 0);
-      code = errno;
-    }
-    if (mapped == MAP_FAILED) {
-      return Fail(FailureKind::kIo, path,
-                  fmt::format("cannot map file: {}", std::strerror(code)));
-    }
-    const std::lock_guard lock(mutex_);
-    held_.emplace(static_cast<const std::byte*>(mapped), size);
-    ++counts_.maps;
-    counts_.mapped += size;
-    return FileMapping(this, static_cast<const std::byte*>(mapped), size);
-  }
-
-  Result<void> Read(int fd, uint64_t offset, Bytes size, std::byte* to,
-                    const std::string& path) override {
-    uint64_t done = 0;
-    while (!Faulted(FaultPoint::kRead) && done < size.value()) {
-      const ssize_t count = pread(fd, to + done, size.value() - done,
-                                  static_cast<off_t>(offset + done));
-      if (count < 0 && errno == EINTR) continue;
-      if (count <= 0) break;
-      done += static_cast<uint64_t>(count);
-    }
-    if (done == size.value()) return {};
-    return Fail(
-        FailureKind::kIo, path,
-        fmt::format("cannot read {} at offset {}", HumanBytes(size), offset));
   }
 
   Result<void> Copy(LoadKey, const Memory& to, uint64_t offset,
@@ -160,7 +114,7 @@ class GpuDevice final : public Device {
                       offset <= to.size().value() &&
                       size.value() <= to.size().value() - offset;
     if (!fits || Faulted(FaultPoint::kCopy)) {
-      return Fail(FailureKind::kDevice, facts_.identity,
+      return Fail(FailureKind::kDevice, facts().identity,
                   fmt::format("cannot copy {} to memory for {}",
                               HumanBytes(size), Name(to.memory_class())));
     }
@@ -181,10 +135,10 @@ class GpuDevice final : public Device {
     SIGNET_CHECK(memory.device() == this &&
                  offset + size <= memory.size().value());
     if (Faulted(FaultPoint::kTable)) {
-      return Fail(FailureKind::kDevice, facts_.identity,
+      return Fail(FailureKind::kDevice, facts().identity,
                   "cannot commit a table of experts");
     }
-    cudaSetDevice(facts_.ordinal);
+    cudaSetDevice(facts().ordinal);
     std::byte* const table = memory.data() + offset;
     std::byte* const map = table + experts.size_bytes();
     Check(cudaMemcpy(table, experts.data(), experts.size_bytes(),
@@ -196,25 +150,6 @@ class GpuDevice final : public Device {
                           reinterpret_cast<const int32_t*>(map)};
   }
 
-  Result<void> JoinGroups(int num_ranks) override {
-    if (!Faulted(FaultPoint::kGroup)) return {};
-    return Fail(FailureKind::kDevice, facts_.identity,
-                fmt::format("cannot join the groups of {} ranks", num_ranks));
-  }
-
-  Result<std::thread> StartDriver(std::function<void()> body) override {
-    std::string why = "injected";
-    if (!Faulted(FaultPoint::kThread)) {
-      try {
-        return std::thread(std::move(body));
-      } catch (const std::system_error& error) {
-        why = error.what();
-      }
-    }
-    return Fail(FailureKind::kDevice, facts_.identity,
-                fmt::format("cannot start a thread: {}", why));
-  }
-
   void Feed(LaunchKey, std::span<const MirrorPart> parts) override {
     Check(CopyMirrors(stream_, Direction::kToDevice, parts));
   }
@@ -224,7 +159,7 @@ class GpuDevice final : public Device {
 
   Result<std::unique_ptr<Replay>> Record(
       LaunchKey, const std::function<void()>& enqueue) override {
-    cudaSetDevice(facts_.ordinal);
+    cudaSetDevice(facts().ordinal);
     Check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal));
     enqueue();
     Graph graph = nullptr;
@@ -248,7 +183,7 @@ class GpuDevice final : public Device {
 
   Result<std::vector<double>> Time(
       LaunchKey, std::span<const std::function<void()>> launches) override {
-    cudaSetDevice(facts_.ordinal);
+    cudaSetDevice(facts().ordinal);
     std::vector<Event> events(launches.size() + 1, nullptr);
     for (Event& event : events) Check(cudaEventCreate(&event));
     // Long enough that the host is ahead of the GPU from here on.
@@ -274,14 +209,14 @@ class GpuDevice final : public Device {
   }
   Result<void> Download(const std::byte* from, Bytes size,
                         std::byte* to) override {
-    cudaSetDevice(facts_.ordinal);
+    cudaSetDevice(facts().ordinal);
     Check(cudaStreamSynchronize(stream_));
     Check(cudaMemcpy(to, from, size.value(), cudaMemcpyDeviceToHost));
     return Failure("cannot read the GPU's memory");
   }
 
   Result<void> Fill(Memory& memory, std::byte value) override {
-    cudaSetDevice(facts_.ordinal);
+    cudaSetDevice(facts().ordinal);
     Check(cudaMemset(memory.data(), static_cast<int>(value),
                      memory.size().value()));
     Check(cudaDeviceSynchronize());
@@ -298,11 +233,6 @@ class GpuDevice final : public Device {
     return status_ != kOk;
   }
 
-  AllocationCounts counts() const override {
-    const std::lock_guard lock(mutex_);
-    return counts_;
-  }
-
   Kernels& kernels() override { return *kernels_; }
 
  private:
@@ -313,54 +243,27 @@ class GpuDevice final : public Device {
   // Errors of a context stay: every later call reports the first.
   Result<void> Failure(const char* what) const {
     if (status_ == kOk) return {};
-    return Fail(FailureKind::kDevice, facts_.identity,
+    return Fail(FailureKind::kDevice, facts().identity,
                 fmt::format("{}: {}", what, cudaGetErrorString(status_)));
-  }
-
-  // True when `data` was handed out and is still out: it is no longer then.
-  bool TakeBack(const Device* device, const std::byte* data, Bytes size) {
-    const std::lock_guard lock(mutex_);
-    const auto held = held_.find(data);
-    if (device == this && held != held_.end() && held->second == size) {
-      held_.erase(held);
-      return true;
-    }
-    ++counts_.foreign_frees;
-    return false;
   }
 
   void Free(Memory& memory) override {
     if (!TakeBack(memory.device(), memory.data(), memory.reserved())) return;
-    cudaSetDevice(facts_.ordinal);
+    cudaSetDevice(facts().ordinal);
     // Copies of a load that is rolled back may still be on their way.
-    static_cast<void>(stager_.Wait({}));
+    AwaitCopies();
     cudaFree(memory.data());
     if (memory.host() != nullptr) cudaFreeHost(memory.host());
-    const std::lock_guard lock(mutex_);
-    ++counts_.frees;
-    Bytes& live = counts_.live[static_cast<size_t>(memory.memory_class())];
-    live = live - memory.size();
+    CountFree(memory);
   }
 
-  void Unmap(FileMapping& mapping) override {
-    if (!TakeBack(mapping.device(), mapping.data(), mapping.size())) return;
-    static_cast<void>(stager_.Wait({}));
-    SIGNET_CHECK(munmap(const_cast<std::byte*>(mapping.data()),
-                        mapping.size().value()) == 0);
-    const std::lock_guard lock(mutex_);
-    ++counts_.unmaps;
-    counts_.mapped = counts_.mapped - mapping.size();
-  }
+  void AwaitCopies() override { static_cast<void>(stager_.Wait({})); }
 
-  const DeviceFacts facts_;
   WeightStager stager_;
   Stream stream_ = nullptr;
   void* scratch_ = nullptr;
   std::unique_ptr<GpuKernels> kernels_;
   Status status_ = kOk;
-  mutable std::mutex mutex_;
-  AllocationCounts counts_;                 // guarded by mutex_
-  std::map<const std::byte*, Bytes> held_;  // guarded by mutex_
 };
 
 }  // namespace
