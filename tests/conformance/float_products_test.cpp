@@ -18,21 +18,6 @@ using namespace testing;  // NOLINT(google-build-using-namespace)
 using backend::testing::KernelBench;
 using tensor::DType;
 
-struct FloatShape {
-  int64_t capacity;
-  int64_t live;
-  int64_t rows;  // of the weight
-  int64_t cols;
-  DType dtype = DType::kBF16;
-};
-
-std::string NameOf(const FloatShape& shape) {
-  return std::to_string(shape.live) + " of " + std::to_string(shape.capacity) +
-         " rows, weight " + std::to_string(shape.rows) + " x " +
-         std::to_string(shape.cols) + " " +
-         std::string(tensor::Name(shape.dtype));
-}
-
 std::vector<float> Uniforms(Numbers& numbers, int64_t count) {
   std::vector<float> values(static_cast<size_t>(count));
   for (float& value : values) value = numbers.Uniform();
@@ -69,7 +54,7 @@ class FloatProductsTest : public ProductTest {
   /// All of the output of a call with weights at `weight`; checks that rows
   /// past the live ones are left alone.
   std::vector<float> Run(std::span<const float> x, const void* weight,
-                         const FloatShape& shape) {
+                         const ProductShape& shape) {
     Inputs inputs(DType::kF32,
                   x.subspan(0, static_cast<size_t>(shape.live * shape.cols)),
                   shape.capacity * shape.cols);
@@ -97,7 +82,7 @@ TEST_F(FloatProductsTest, AgreeWithTheCpu) {
   const uint64_t seed = 101;
   SCOPED_TRACE("seed " + std::to_string(seed));
   Numbers numbers(seed);
-  const FloatShape shapes[] = {
+  const ProductShape shapes[] = {
       // Small and odd, every dtype.
       {1, 1, 44, 22, DType::kF32},
       {3, 2, 22, 44},
@@ -150,7 +135,7 @@ TEST_F(FloatProductsTest, AgreeWithTheCpu) {
       {4097, 4001, 9, 40, DType::kF16},
       {3, 0, 16, 2048},
   };
-  for (const FloatShape& shape : shapes) {
+  for (const ProductShape& shape : shapes) {
     SCOPED_TRACE(NameOf(shape));
     Stored weight(numbers, shape.dtype, shape.rows * shape.cols);
     const std::vector<float> x = Uniforms(numbers, shape.live * shape.cols);
@@ -197,7 +182,7 @@ TEST_F(FloatProductsTest, AlignmentChangesNoBit) {
   Numbers numbers(103);
   for (int64_t cols : {64, 2048, 5120}) {
     for (int64_t capacity : {1, 3, 8}) {
-      const FloatShape shape = {capacity, capacity, 45, cols};
+      const ProductShape shape = {capacity, capacity, 45, cols};
       SCOPED_TRACE(NameOf(shape));
       Stored weight(numbers, DType::kBF16, shape.rows * cols);
       const std::vector<float> x = Uniforms(numbers, capacity * cols);
@@ -213,11 +198,11 @@ TEST_F(FloatProductsTest, AlignmentChangesNoBit) {
 
 TEST_F(FloatProductsTest, TheLastRowIsTheLastLiveOne) {
   Numbers numbers(104);
-  for (const FloatShape& shape : {FloatShape{1, 1, 300, 2048},
-                                  {6, 4, 300, 2048},
-                                  {70, 65, 31, 44},
-                                  {9, 0, 20, 2048},
-                                  {5, 3, 20, 96, DType::kF32}}) {
+  for (const ProductShape& shape : {ProductShape{1, 1, 300, 2048},
+                                    {6, 4, 300, 2048},
+                                    {70, 65, 31, 44},
+                                    {9, 0, 20, 2048},
+                                    {5, 3, 20, 96, DType::kF32}}) {
     SCOPED_TRACE(NameOf(shape));
     Stored weight(numbers, shape.dtype, shape.rows * shape.cols);
     const std::vector<float> x = Uniforms(numbers, shape.live * shape.cols);

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <memory>
 #include <span>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -22,6 +23,22 @@
 #include "tests/conformance/gpu_testing.h"
 
 namespace signet::backend::gpu::testing {
+
+/// Rows of x, and the weight that they meet.
+struct ProductShape {
+  int64_t capacity;
+  int64_t live;
+  int64_t rows;  // of the weight
+  int64_t cols;
+  tensor::DType dtype = tensor::DType::kBF16;
+};
+
+inline std::string NameOf(const ProductShape& shape) {
+  return std::to_string(shape.live) + " of " + std::to_string(shape.capacity) +
+         " rows, weight " + std::to_string(shape.rows) + " x " +
+         std::to_string(shape.cols) + " " +
+         std::string(tensor::Name(shape.dtype));
+}
 
 /// splitmix64: matrices of the flagship are many numbers.
 class Numbers {

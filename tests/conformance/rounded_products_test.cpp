@@ -20,21 +20,6 @@ using namespace testing;  // NOLINT(google-build-using-namespace)
 using backend::testing::KernelBench;
 using tensor::DType;
 
-struct Shape {
-  int64_t capacity;
-  int64_t live;
-  int64_t rows;  // of the weight
-  int64_t cols;
-  DType dtype = DType::kBF16;
-};
-
-std::string NameOf(const Shape& shape) {
-  return std::to_string(shape.live) + " of " + std::to_string(shape.capacity) +
-         " rows, weight " + std::to_string(shape.rows) + " x " +
-         std::to_string(shape.cols) + " " +
-         std::string(tensor::Name(shape.dtype));
-}
-
 std::span<const float> Slice(const std::vector<float>& values, int64_t begin,
                              int64_t count) {
   return std::span(values).subspan(static_cast<size_t>(begin),
@@ -62,7 +47,7 @@ class RoundedProductsTest : public ProductTest {
   }
   /// All of `out`: rows past the live ones are what they were.
   std::vector<float> Run(const std::vector<float>& x, Stored& weight,
-                         const Shape& shape) {
+                         const ProductShape& shape) {
     Inputs inputs(DType::kBF16, x, shape.capacity * shape.cols);
     DeviceRows rows(shape.live, shape.capacity);
     DeviceArray<float> out(shape.capacity * shape.rows);
@@ -79,7 +64,7 @@ class RoundedProductsTest : public ProductTest {
     return out.Get();
   }
   /// One run, checked: up to 48 rows by value, all of them for being written.
-  void Check(const Shape& shape, uint64_t seed) {
+  void Check(const ProductShape& shape, uint64_t seed) {
     SCOPED_TRACE(NameOf(shape) + ", seed " + std::to_string(seed));
     Numbers numbers(seed);
     Stored weight(numbers, shape.dtype, shape.rows * shape.cols);
@@ -105,40 +90,42 @@ class RoundedProductsTest : public ProductTest {
 
 TEST_F(RoundedProductsTest, FewRowsMatchTheCpu) {
   uint64_t seed = 100;
-  for (const Shape& shape : std::vector<Shape>{{1, 1, 1, 8},
-                                               {1, 1, 33, 16},
-                                               {3, 2, 22, 24},
-                                               {8, 8, 300, 40},
-                                               {9, 7, 64, 64},
-                                               {16, 16, 1000, 72},
-                                               {16, 5, 257, 520},
-                                               {13, 13, 2048, 1000},
-                                               {16, 15, 4096, 264},
-                                               {16, 16, 8200, 128},
-                                               {16, 1, 2050, 4104}}) {
+  for (const ProductShape& shape :
+       std::vector<ProductShape>{{1, 1, 1, 8},
+                                 {1, 1, 33, 16},
+                                 {3, 2, 22, 24},
+                                 {8, 8, 300, 40},
+                                 {9, 7, 64, 64},
+                                 {16, 16, 1000, 72},
+                                 {16, 5, 257, 520},
+                                 {13, 13, 2048, 1000},
+                                 {16, 15, 4096, 264},
+                                 {16, 16, 8200, 128},
+                                 {16, 1, 2050, 4104}}) {
     Check(shape, ++seed);
   }
 }
 
 TEST_F(RoundedProductsTest, ManyRowsMatchTheCpu) {
   uint64_t seed = 200;
-  for (const Shape& shape : std::vector<Shape>{{17, 17, 1, 8},
-                                               {17, 3, 33, 64},
-                                               {20, 20, 130, 40},
-                                               {33, 32, 512, 200},
-                                               {64, 63, 2048, 520},
-                                               {64, 50, 1000, 2048},
-                                               {64, 64, 6200, 264},
-                                               {64, 33, 6144, 1032},
-                                               {65, 65, 22, 128},
-                                               {100, 99, 257, 1096},
-                                               {128, 128, 128, 2056},
-                                               {129, 129, 300, 72},
-                                               {200, 130, 1000, 600},
-                                               {300, 257, 514, 1024},
-                                               {1000, 1000, 2000, 264},
-                                               {4097, 77, 130, 512},
-                                               {4097, 4097, 36, 24}}) {
+  for (const ProductShape& shape :
+       std::vector<ProductShape>{{17, 17, 1, 8},
+                                 {17, 3, 33, 64},
+                                 {20, 20, 130, 40},
+                                 {33, 32, 512, 200},
+                                 {64, 63, 2048, 520},
+                                 {64, 50, 1000, 2048},
+                                 {64, 64, 6200, 264},
+                                 {64, 33, 6144, 1032},
+                                 {65, 65, 22, 128},
+                                 {100, 99, 257, 1096},
+                                 {128, 128, 128, 2056},
+                                 {129, 129, 300, 72},
+                                 {200, 130, 1000, 600},
+                                 {300, 257, 514, 1024},
+                                 {1000, 1000, 2000, 264},
+                                 {4097, 77, 130, 512},
+                                 {4097, 4097, 36, 24}}) {
     Check(shape, ++seed);
   }
 }
@@ -172,7 +159,7 @@ TEST_F(RoundedProductsTest, OtherWeightsAndOddColsMatchTheCpu) {
 
 TEST_F(RoundedProductsTest, AddressesNeedNotBeAligned) {
   Numbers numbers(500);
-  const Shape shape = {20, 18, 50, 64};
+  const ProductShape shape = {20, 18, 50, 64};
   Stored weight(numbers, DType::kBF16, shape.rows * shape.cols + 1);
   const std::vector<float> x = RoundedInputs(numbers, shape.live * shape.cols);
   Inputs inputs(DType::kBF16, x, shape.capacity * shape.cols);
@@ -218,12 +205,13 @@ TEST_F(RoundedProductsTest, AddressesNeedNotBeAligned) {
 
 TEST_F(RoundedProductsTest, NeighboursAndLiveRowsChangeNoBit) {
   uint64_t seed = 600;
-  for (const Shape& shape : std::vector<Shape>{{16, 16, 300, 1000},
-                                               {64, 64, 1000, 2048},
-                                               {64, 64, 6144, 520},
-                                               {128, 128, 300, 1096},
-                                               {1000, 1000, 700, 264},
-                                               {70, 70, 40, 33}}) {
+  for (const ProductShape& shape :
+       std::vector<ProductShape>{{16, 16, 300, 1000},
+                                 {64, 64, 1000, 2048},
+                                 {64, 64, 6144, 520},
+                                 {128, 128, 300, 1096},
+                                 {1000, 1000, 700, 264},
+                                 {70, 70, 40, 33}}) {
     SCOPED_TRACE(NameOf(shape) + ", seed " + std::to_string(++seed));
     Numbers numbers(seed);
     Stored weight(numbers, DType::kBF16, shape.rows * shape.cols);
@@ -251,10 +239,10 @@ TEST_F(RoundedProductsTest, NeighboursAndLiveRowsChangeNoBit) {
 
 TEST_F(RoundedProductsTest, NoLiveRowsWriteNothing) {
   Numbers numbers(700);
-  for (const Shape& shape : std::vector<Shape>{{16, 0, 100, 64},
-                                               {64, 0, 100, 2048},
-                                               {300, 0, 600, 64},
-                                               {9, 0, 10, 3}}) {
+  for (const ProductShape& shape : std::vector<ProductShape>{{16, 0, 100, 64},
+                                                             {64, 0, 100, 2048},
+                                                             {300, 0, 600, 64},
+                                                             {9, 0, 10, 3}}) {
     Stored weight(numbers, DType::kBF16, shape.rows * shape.cols);
     EXPECT_TRUE(AllUnwritten(Run({}, weight, shape)));
   }
@@ -262,11 +250,12 @@ TEST_F(RoundedProductsTest, NoLiveRowsWriteNothing) {
 
 TEST_F(RoundedProductsTest, LogitsOfTheLastLiveRowAndOfAll) {
   uint64_t seed = 800;
-  for (const Shape& shape : std::vector<Shape>{{16, 11, 5000, 264},
-                                               {300, 270, 3001, 128},
-                                               {5, 4, 77, 45},
-                                               {300, 1, 77, 64},
-                                               {32, 0, 77, 64}}) {
+  for (const ProductShape& shape :
+       std::vector<ProductShape>{{16, 11, 5000, 264},
+                                 {300, 270, 3001, 128},
+                                 {5, 4, 77, 45},
+                                 {300, 1, 77, 64},
+                                 {32, 0, 77, 64}}) {
     SCOPED_TRACE(NameOf(shape) + ", seed " + std::to_string(++seed));
     Numbers numbers(seed);
     Stored weight(numbers, DType::kBF16, shape.rows * shape.cols);
