@@ -81,7 +81,7 @@ Products GroupedForm(const BlockCase& test) {
                        .table = table.view,
                        .sorted_slot = grouped.sorted_slot.data(),
                        .tile_expert = grouped.tile_expert.data(),
-                       .x = test.x.data(),
+                       .x = {test.x.data()},
                        .y = y.data()});
   GroupedDown(pool, {.rows = rows.view(),
                      .tile_rows = test.tile_rows,
@@ -89,7 +89,7 @@ Products GroupedForm(const BlockCase& test) {
                      .table = table.view,
                      .sorted_slot = grouped.sorted_slot.data(),
                      .tile_expert = grouped.tile_expert.data(),
-                     .act = test.act.data(),
+                     .act = {test.act.data()},
                      .y = yd.data()});
   EXPECT_TRUE(y.CanariesIntact() && yd.CanariesIntact());
   Guarded<float> gate(test.num_slots() * width);

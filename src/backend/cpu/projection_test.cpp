@@ -23,7 +23,7 @@ std::vector<float> Project(int threads, const std::vector<float>& x,
   const WeightView weight = matrix.view();
   Guarded<float> out(capacity * weight.rows);
   Projection(pool, {.rows = rows.view(),
-                    .x = x.data(),
+                    .x = {x.data()},
                     .weight = weight,
                     .out = out.data()});
   EXPECT_TRUE(out.CanariesIntact());
