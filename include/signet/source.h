@@ -60,7 +60,8 @@ struct SynthRequest {
   std::optional<int64_t> layers;
   std::optional<int64_t> vocab;
   uint64_t seed = 0;
-  int threads = 0;  // 0: as many as the machine has
+  bool sparse = false;  // no weight is stored, all read as zero: to plan with
+  int threads = 0;      // 0: as many as the machine has
   /// May be null; once it is true the call ends in a Failure of kind kAborted.
   /// Set from any thread or a signal handler.
   const std::atomic<bool>* stop = nullptr;

@@ -19,6 +19,7 @@ namespace {
 constexpr const char* kExamples = R"(Examples:
   signet synth ./my-checkpoint /tmp/small --layers 4 --vocab 512
   signet synth qwen3.6:35b-a3b /tmp/big --seed 7
+  signet synth qwen3.6:35b-a3b /tmp/empty --sparse   # then: signet plan
 
 CONFIG is a config.json, a folder that holds one, or a registry name. DIR is
 made; if it exists it must be empty. The same config, flags and seed write the
@@ -43,6 +44,9 @@ class SynthCommand : public Command {
                kMax, [this](int64_t value) { request_.vocab = value; });
     AddSeed(app, "Seed of the weights (default 0)",
             [this](uint64_t value) { request_.seed = value; });
+    app.add_flag("--sparse", request_.sparse,
+                 "Store no weight: files of full length that take no room, to "
+                 "plan with");
     AddThreads(app, request_.threads);
     AddJson(app, json_);
   }

@@ -79,7 +79,8 @@ Result<std::string> Synthesize(const SynthRequest& request) {
                          .vocab = request.vocab,
                          .seed = request.seed,
                          .threads = WorkingThreads(request.threads),
-                         .stop = request.stop}));
+                         .stop = request.stop,
+                         .sparse = request.sparse}));
   return report.Text();
 }
 

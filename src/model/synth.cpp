@@ -164,16 +164,18 @@ Result<SynthReport> Synthesize(const SynthOptions& options) {
 
   SIGNET_ASSIGN_OR_RETURN(PendingFolder folder,
                           PendingFolder::Make(options.folder));
-  SIGNET_RETURN_IF_ERROR(
-      folder.CheckRoom(report.size + Bytes(kSmallFilesBytes)));
+  const Bytes stored = options.sparse ? Bytes() : report.size;
+  SIGNET_RETURN_IF_ERROR(folder.CheckRoom(stored + Bytes(kSmallFilesBytes)));
   SIGNET_ASSIGN_OR_RETURN(report.tokenizer,
                           WriteTokenizer(folder.path(), &config));
   SIGNET_RETURN_IF_ERROR(
       WriteText(folder.path() / "config.json", config.json.dump(2) + "\n"));
   SIGNET_RETURN_IF_ERROR(WriteText(
       folder.path() / "model.safetensors.index.json", IndexText(shards)));
-  SIGNET_RETURN_IF_ERROR(WriteShards(folder.path(), shards, options.seed,
-                                     options.threads, options.stop));
+  SIGNET_RETURN_IF_ERROR(
+      WriteShards(folder.path(), shards,
+                  options.sparse ? SynthData::kHoles : SynthData::kDrawn,
+                  options.seed, options.threads, options.stop));
   SIGNET_ASSIGN_OR_RETURN(report.folder, folder.Publish());
   return report;
 }

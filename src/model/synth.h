@@ -35,6 +35,7 @@ struct SynthOptions {
   uint64_t seed = 0;
   int threads = 1;
   const std::atomic<bool>* stop = nullptr;  // once true: ends as a failure
+  bool sparse = false;  // weights are holes, all zero: headers to plan with
   // For tests; `signet synth` leaves these alone.
   SynthExperts experts = SynthExperts::kFused;
   SynthNaming naming = SynthNaming::kAsConfig;

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
@@ -224,6 +225,23 @@ TEST_F(Synth, RefusesADiskThatIsTooSmallAndLeavesNothing) {
   EXPECT_TRUE(Has(report, RejectionCode::kRequestInvalid));
   EXPECT_THAT(Text(report), HasSubstr("the disk lacks"));
   EXPECT_EQ(ReadFolder(folder.path()).size(), 1u);
+}
+
+TEST_F(Synth, SparseFilesHaveTheirLengthAndTakeNoRoom) {
+  options.config = "qwen3.6:35b-a3b";
+  options.layers = 200;  // 340 GB
+  options.sparse = true;
+  const auto report = Synthesize(options);
+  ASSERT_TRUE(report.has_value()) << Text(report);
+  const auto manifest = Open(options.folder);
+  ASSERT_TRUE(manifest.has_value()) << Text(manifest);
+  EXPECT_EQ((*manifest)->language_bytes(), report->size);
+  EXPECT_GT(report->size, Bytes(uint64_t{300} << 30));
+  for (const auto& file : (*manifest)->checkpoint().weight_files()) {
+    struct stat facts = {};
+    ASSERT_EQ(::fstat(file.descriptor(), &facts), 0);
+    EXPECT_LT(512 * facts.st_blocks, 1 << 20) << file.path();
+  }
 }
 
 TEST_F(Synth, AFailureLeavesNothingBehind) {

@@ -51,6 +51,12 @@ class NewFile {
     return {};
   }
 
+  /// Up to `size` bytes; those not written are a hole.
+  Result<void> Extend(uint64_t size) const {
+    if (::ftruncate(descriptor_, static_cast<off_t>(size)) == 0) return {};
+    return Failed("the file cannot be made as long");
+  }
+
  private:
   NewFile() = default;
   tl::unexpected<Error> Failed(std::string_view what) const {
@@ -124,8 +130,9 @@ class ChunkWriter {
 }  // namespace
 
 Result<void> WriteShards(const std::filesystem::path& folder,
-                         const std::vector<SynthShard>& shards, uint64_t seed,
-                         int num_threads, const std::atomic<bool>* stop) {
+                         const std::vector<SynthShard>& shards, SynthData data,
+                         uint64_t seed, int num_threads,
+                         const std::atomic<bool>* stop) {
   std::vector<NewFile> files;
   files.reserve(shards.size());  // chunks point at them
   std::vector<Chunk> chunks;
@@ -136,6 +143,13 @@ Result<void> WriteShards(const std::filesystem::path& folder,
         file.WriteAt(0, shard.head.data(), shard.head.size()));
     files.push_back(std::move(file));
     uint64_t offset_bytes = shard.head.size();
+    if (data == SynthData::kHoles) {
+      for (const SynthTensor& tensor : shard.tensors) {
+        offset_bytes += tensor.size_bytes();
+      }
+      SIGNET_RETURN_IF_ERROR(files.back().Extend(offset_bytes));
+      continue;
+    }
     for (const SynthTensor& tensor : shard.tensors) {
       const uint64_t num_elements = tensor.num_elements();
       for (uint64_t first = 0; first < num_elements; first += kChunkElements) {

@@ -12,11 +12,17 @@
 
 namespace signet::model {
 
+enum class SynthData {
+  kDrawn,
+  kHoles,  // full length, nothing stored: every value reads as zero
+};
+
 /// Makes each shard's file in `folder` and fills it. The first failure ends
 /// all threads; files may then be incomplete. `stop` may be null; once it is
 /// true the call fails with kAborted.
 Result<void> WriteShards(const std::filesystem::path& folder,
-                         const std::vector<SynthShard>& shards, uint64_t seed,
-                         int num_threads, const std::atomic<bool>* stop);
+                         const std::vector<SynthShard>& shards, SynthData data,
+                         uint64_t seed, int num_threads,
+                         const std::atomic<bool>* stop);
 
 }  // namespace signet::model
