@@ -39,6 +39,13 @@ struct PlanOptions {
 
 enum class ShapeKind { kDecode, kPrefill };
 
+/// What was sealed for a plan, over all ranks and shapes, and how long it took.
+struct SealingFigures {
+  int64_t programs = 0;
+  int64_t steps = 0;
+  double milliseconds = 0;  // of the sealing alone
+};
+
 class Plan {
  public:
   /// Admission, plan, lowering and sealing. Fails with every rejection of the
@@ -50,6 +57,7 @@ class Plan {
   /// not fit now. Engine::Load asks again.
   Result<void> Admission() const;
   std::string contract_id() const;  // 32 hexadecimal digits
+  SealingFigures sealing() const;
   /// `cpu:0`, ... in rank order.
   std::vector<std::string> devices() const;
   /// The whole plan for people, or as one JSON object.

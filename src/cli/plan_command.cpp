@@ -51,7 +51,12 @@ class PlanCommand : public Command {
     const int printed = PrintResult(json_ ? PlanJson(plan->Json(), admission)
                                           : WithFinalNewline(plan->Text()));
     if (printed != kExitDone) return printed;
-    fmt::print(stderr, "planned in {:.1f} ms\n", elapsed.count());
+    const SealingFigures sealing = plan->sealing();
+    fmt::print(stderr,
+               "planned in {:.1f} ms; {} programs of {} steps sealed in {:.1f} "
+               "ms of it\n",
+               elapsed.count(), sealing.programs, sealing.steps,
+               sealing.milliseconds);
     if (admission) return kExitDone;
     // With --json the object on stdout already holds the refusal.
     return json_ ? ExitCode(admission.error())

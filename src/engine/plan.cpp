@@ -1,6 +1,8 @@
 #include "signet/plan.h"
 
 #include <algorithm>
+#include <chrono>
+#include <iterator>
 #include <utility>
 
 #include "backend/cpu/memory_limits.h"
@@ -88,18 +90,24 @@ Result<std::shared_ptr<Plan::Impl>> Build(
   impl->source = source;
   impl->plan = model_plan;
   RejectionList rejections;
+  const auto start = std::chrono::steady_clock::now();
   for (std::vector<step::ProgramDraft>& rank_drafts : drafts) {
     std::vector<step::SealedProgram>& programs = impl->programs.emplace_back();
     for (step::ProgramDraft& draft : rank_drafts) {
       Result<step::SealedProgram> program =
           step::Seal(std::move(draft), *model_plan);
       if (program) {
+        ++impl->sealing.programs;
+        impl->sealing.steps += std::ssize(program->steps());
         programs.push_back(*std::move(program));
       } else {
         rejections.Absorb(std::move(program).error());
       }
     }
   }
+  const std::chrono::duration<double, std::milli> taken =
+      std::chrono::steady_clock::now() - start;
+  impl->sealing.milliseconds = taken.count();
   if (!rejections.empty()) return rejections.Take();
   for (size_t r = 0; options.world && r < arenas.size(); ++r) {
     arenas[r][MemoryClass::kCommunicator] =
@@ -188,6 +196,8 @@ Result<void> Plan::Admission() const { return impl_->admission; }
 std::string Plan::contract_id() const {
   return impl_->plan->contract_id().Hex();
 }
+
+SealingFigures Plan::sealing() const { return impl_->sealing; }
 
 std::vector<std::string> Plan::devices() const {
   std::vector<std::string> names;

@@ -18,6 +18,7 @@ struct Plan::Impl {
   std::shared_ptr<const Source::Impl> source;
   std::shared_ptr<const plan::ModelPlan> plan;
   std::vector<std::vector<step::SealedProgram>> programs;  // [rank][shape]
+  SealingFigures sealing;
   plan::MemoryPlan memory;
   Result<void> admission;              // when the plan was made
   std::shared_ptr<World::Impl> world;  // null: all ranks are threads here

@@ -185,7 +185,9 @@ TEST(Plan, PrintsThePlanAndHowLongItTook) {
   const Outcome outcome = Signet({"plan", TinyCheckpoint().string()});
   EXPECT_EQ(outcome.exit_code, 0);
   EXPECT_THAT(outcome.out, HasSubstr("contract "));
-  EXPECT_THAT(outcome.err, MatchesRegex("planned in [0-9.]+ ms\n"));
+  EXPECT_THAT(outcome.err,
+              MatchesRegex("planned in [0-9.]+ ms; [0-9]+ programs of [0-9]+ "
+                           "steps sealed in [0-9.]+ ms of it\n"));
 }
 
 TEST(Program, HasTheAskedShape) {
