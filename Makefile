@@ -2,7 +2,7 @@
 # where it can do its job; on a prepared machine nothing is installed.
 BUILD := build/release
 
-.PHONY: demo test check soak mutants device-bundle clean format
+.PHONY: demo test check bench soak mutants device-bundle clean format
 
 demo:
 	@tools/install_packages.sh build
@@ -26,6 +26,12 @@ check:
 	@tools/install_packages.sh build check
 	@cmake --preset release >/dev/null
 	@tools/check
+
+bench:
+	@tools/install_packages.sh build
+	@cmake --preset release >/dev/null
+	@cmake --build $(BUILD) --target signet
+	@tools/bench
 
 # The drawn models and meshes of tests/soak, many more than a test run draws.
 SOAK_COMBINATIONS := 10000

@@ -11,6 +11,7 @@
 #include "engine/plan_impl.h"
 #include "engine/threads.h"
 #include "evidence/bench_look.h"
+#include "evidence/bench_memory.h"
 #include "evidence/bench_run.h"
 #include "evidence/bench_serve.h"
 #include "evidence/ranks.h"
@@ -80,11 +81,14 @@ class Bencher {
   Result<void> MakePlans() {
     SIGNET_ASSIGN_OR_RETURN(const Source source,
                             Source::Open(request_.model, request_.paths));
+    const auto start = std::chrono::steady_clock::now();
     SIGNET_ASSIGN_OR_RETURN(plan_, Plan::Make(source, options_));
+    const std::chrono::duration<double> taken =
+        std::chrono::steady_clock::now() - start;
+    report_.planning = {taken.count(), plan_->sealing()};
     SIGNET_RETURN_IF_ERROR(plan_->Admission());
-    SIGNET_ASSIGN_OR_RETURN(
-        const std::shared_ptr<const model::Manifest> manifest,
-        OpenManifest(request_.model, request_.paths));
+    SIGNET_ASSIGN_OR_RETURN(manifest_,
+                            OpenManifest(request_.model, request_.paths));
     SIGNET_ASSIGN_OR_RETURN(
         const std::vector<SideSpec> sides,
         ChooseSides({{.mesh = options_.mesh, .devices = {}}},
@@ -92,10 +96,10 @@ class Bencher {
     SIGNET_ASSIGN_OR_RETURN(const std::vector<plan::PlanOptions> options,
                             OptionsOfSides(sides, options_));
     SIGNET_ASSIGN_OR_RETURN(
-        side_, MakeSidePlan(manifest, sides.front(), options.front(), {}));
+        side_, MakeSidePlan(manifest_, sides.front(), options.front(), {}));
     SIGNET_CHECK(side_.plan->contract_id().Hex() == plan_->contract_id());
 
-    sizes_ = SizesOf(*manifest, side_.plan->options().kv_dtype);
+    sizes_ = SizesOf(*manifest_, side_.plan->options().kv_dtype);
     report_.model = request_.model;
     report_.folder = source.folder();
     report_.device = sides.front().devices.front();
@@ -103,7 +107,7 @@ class Bencher {
     report_.threads = WorkingThreads(request_.threads);
     report_.context = options_.context;
     report_.batch = options_.batch;
-    report_.layers = static_cast<int64_t>(manifest->config().layers.size());
+    report_.layers = static_cast<int64_t>(manifest_->config().layers.size());
     report_.num_experts = sizes_.num_experts;
     report_.repeat = request_.repeat;
     return {};
@@ -114,8 +118,10 @@ class Bencher {
     SIGNET_ASSIGN_OR_RETURN(
         const std::vector<std::unique_ptr<backend::Device>> devices,
         MakeDevices(side_.plan->mesh(), /*threads=*/1));
-    SIGNET_ASSIGN_OR_RETURN(report_.ceilings,
-                            MeasureCeilings(*devices.front(), report_.threads));
+    SIGNET_ASSIGN_OR_RETURN(
+        report_.ceilings,
+        MeasureCeilings(*devices.front(), manifest_->checkpoint(),
+                        report_.threads));
     return {};
   }
 
@@ -125,6 +131,7 @@ class Bencher {
     SIGNET_ASSIGN_OR_RETURN(Engine engine,
                             Engine::Make({.threads = report_.threads}));
     Phase("the load");
+    const bool peak_is_ours = RestartPeakMemory();
     const auto start = std::chrono::steady_clock::now();
     SIGNET_ASSIGN_OR_RETURN(
         Model model, engine.Load(*plan_, [&](const LoadProgress& progress) {
@@ -135,6 +142,7 @@ class Bencher {
     report_.load.seconds = taken.count();
     Figure(fmt::format("load: {:.2f} s", report_.load.seconds));
     SIGNET_RETURN_IF_ERROR(Generate(model));
+    if (peak_is_ours) report_.peak_bytes = PeakMemory();
     return model.Unload();
   }
 
@@ -263,6 +271,7 @@ class Bencher {
   const BenchRequest& request_;
   PlanOptions options_;
   std::optional<Plan> plan_;
+  std::shared_ptr<const model::Manifest> manifest_;
   SidePlan side_;
   ModelSizes sizes_;
   std::optional<RandomPrompts> prompts_;

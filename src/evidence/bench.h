@@ -44,6 +44,11 @@ struct BenchRequest {
   std::function<void(std::string_view)> on_figure;
 };
 
+struct PlanResult {
+  double seconds = 0;  // plan, lower and seal, from an open checkpoint
+  SealingFigures sealing;
+};
+
 struct LoadResult {
   uint64_t bytes = 0;
   double seconds = 0;
@@ -90,7 +95,10 @@ struct BenchReport {
   int64_t num_experts = 0;  // of a layer
   int repeat = 0;
   Ceilings ceilings;
+  PlanResult planning;
   LoadResult load;
+  std::optional<uint64_t> peak_bytes;  // resident, from the load to the last
+                                       // decode; unset: the system cannot say
   std::vector<PrefillResult> prefill;
   std::vector<DecodeResult> decode;
   std::vector<Profile> profiles;  // empty: not asked for

@@ -1,17 +1,19 @@
-// The ceilings of the CPU: all threads sum a large array, then multiply and
-// add in registers.
+// The ceilings of the CPU: all threads sum large regions of memory, then
+// multiply and add in registers.
 
 #include <algorithm>
 #include <barrier>
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <functional>
-#include <memory>
-#include <new>
+#include <span>
 #include <system_error>
 #include <thread>
 #include <vector>
 
 #include "backend/cpu/simd_targets.h"
+#include "base/check.h"
 #include "evidence/bench_ceilings.h"
 #include "evidence/bench_spread.h"
 
@@ -32,8 +34,9 @@ namespace hn = hwy::HWY_NAMESPACE;
 constexpr size_t kSums = 8;
 constexpr size_t kProducts = 12;
 
-float Sum(const float* values, size_t count) {
-  const hn::ScalableTag<float> d;
+// Integers: no value is slow to add.
+uint32_t Sum(const uint32_t* values, size_t count) {
+  const hn::ScalableTag<uint32_t> d;
   const size_t lanes = hn::Lanes(d);
   decltype(hn::Zero(d)) sums[kSums];
   for (auto& sum : sums) sum = hn::Zero(d);
@@ -128,46 +131,52 @@ std::vector<int> ThreadCounts(int threads) {
   return counts;
 }
 
+// The `part`-th of `parts` near-equal runs of whole words.
+std::span<const uint32_t> PartOf(std::span<const std::byte> region, size_t part,
+                                 size_t parts) {
+  const size_t count = region.size() / sizeof(uint32_t);
+  const size_t begin = count * part / parts;
+  return {reinterpret_cast<const uint32_t*>(region.data()) + begin,
+          count * (part + 1) / parts - begin};
+}
+
 }  // namespace
 
-Result<Ceilings> MeasureCpuCeilings(uint64_t bytes, int threads) {
-  const auto count = static_cast<size_t>(bytes / sizeof(float));
-  const std::unique_ptr<float[]> values(new (std::nothrow) float[count]);
-  if (count == 0 || values == nullptr) {
-    return Fail(FailureKind::kMemory, "cpu",
-                "no memory to measure how fast it is read");
-  }
-  std::fill_n(values.get(), count, 1.0f);
+Result<Ceilings> MeasureCpuCeilings(
+    std::span<const std::span<const std::byte>> regions, int threads) {
+  size_t bytes = 0;
+  for (const auto& region : regions) bytes += region.size();
+  SIGNET_CHECK(bytes > 0);
   Ceilings ceilings;
   ceilings.operations = "fp32";
-  std::vector<float> sinks(static_cast<size_t>(2 * threads));
+  std::vector<uint32_t> sums(static_cast<size_t>(2 * threads));
   for (const int used : ThreadCounts(threads)) {
-    const auto parts = static_cast<size_t>(used);
     SIGNET_ASSIGN_OR_RETURN(
         const double seconds, MedianSeconds(used, [&](int thread) {
           const auto part = static_cast<size_t>(thread);
-          const size_t begin = count * part / parts;
-          const size_t end = count * (part + 1) / parts;
-          sinks[part] =
-              HWY_DYNAMIC_DISPATCH(Sum)(values.get() + begin, end - begin);
+          for (const auto& region : regions) {
+            const auto words = PartOf(region, part, static_cast<size_t>(used));
+            sums[part] += HWY_DYNAMIC_DISPATCH(Sum)(words.data(), words.size());
+          }
         }));
-    ceilings.read_bytes_per_second =
-        std::max(ceilings.read_bytes_per_second,
-                 static_cast<double>(count * sizeof(float)) / seconds);
+    ceilings.read_bytes_per_second = std::max(
+        ceilings.read_bytes_per_second, static_cast<double>(bytes) / seconds);
   }
+  std::vector<float> products(static_cast<size_t>(threads));
   std::vector<double> operations(static_cast<size_t>(threads));
   SIGNET_ASSIGN_OR_RETURN(
       const double seconds, MedianSeconds(threads, [&](int thread) {
         const auto part = static_cast<size_t>(thread);
         double done = 0;
-        sinks[part] = HWY_DYNAMIC_DISPATCH(Multiply)(kMultiplyRounds, done);
+        products[part] = HWY_DYNAMIC_DISPATCH(Multiply)(kMultiplyRounds, done);
         operations[part] = done;
       }));
   double all = 0;
   for (const double done : operations) all += done;
   ceilings.operations_per_second = all / seconds;
   // What nobody reads, a compiler need not compute.
-  const volatile float kept = sinks.front();
+  const volatile float kept =
+      products.front() + static_cast<float>(sums.front());
   static_cast<void>(kept);
   return ceilings;
 }

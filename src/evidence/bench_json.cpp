@@ -36,10 +36,18 @@ Json CostsJson(const Costs& costs, double Cost::* what) {
 
 Json CeilingsJson(const Ceilings& ceilings) {
   return {{"read_bytes_s", NumberOrNull(ceilings.read_bytes_per_second)},
+          {"read_of", Name(ceilings.read_of)},
           {"operations_s", NumberOrNull(ceilings.operations_per_second)},
           {"operations", ceilings.operations},
           {"host_to_device_bytes_s",
            NumberOrNull(ceilings.host_to_device_bytes_per_second)}};
+}
+
+Json PlanJson(const PlanResult& planning) {
+  return {{"ms", 1e3 * planning.seconds},
+          {"programs", planning.sealing.programs},
+          {"steps", planning.sealing.steps},
+          {"seal_ms", planning.sealing.milliseconds}};
 }
 
 Json LoadJson(const LoadResult& load) {
@@ -142,21 +150,24 @@ Json BenchJson(const BenchReport& report, const std::string& build) {
   Json bench;
   bench["signet_bench"] = 1;
   AddBuildFacts(build, bench);
-  bench.update({{"model", report.model},
-                {"folder", report.folder},
-                {"device", DeviceJson(report.device)},
-                {"contract", report.contract},
-                {"threads", report.threads},
-                {"context", report.context},
-                {"batch", report.batch},
-                {"layers", report.layers},
-                {"num_experts", report.num_experts},
-                {"repeat", report.repeat},
-                {"ceilings", CeilingsJson(report.ceilings)},
-                {"load", LoadJson(report.load)},
-                {"prefill", prefill},
-                {"decode", decode},
-                {"profile", profiles}});
+  bench.update(
+      {{"model", report.model},
+       {"folder", report.folder},
+       {"device", DeviceJson(report.device)},
+       {"contract", report.contract},
+       {"threads", report.threads},
+       {"context", report.context},
+       {"batch", report.batch},
+       {"layers", report.layers},
+       {"num_experts", report.num_experts},
+       {"repeat", report.repeat},
+       {"ceilings", CeilingsJson(report.ceilings)},
+       {"plan", PlanJson(report.planning)},
+       {"load", LoadJson(report.load)},
+       {"peak_bytes", report.peak_bytes ? Json(*report.peak_bytes) : Json()},
+       {"prefill", prefill},
+       {"decode", decode},
+       {"profile", profiles}});
   return bench;
 }
 

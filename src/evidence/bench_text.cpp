@@ -87,8 +87,9 @@ std::string WhereText(const BenchReport& report, const std::string& build) {
 std::string CeilingsText(const BenchReport& report) {
   const Ceilings& ceilings = report.ceilings;
   std::string text;
-  text += fmt::format("ceilings  read {}/s, ",
-                      Human(ceilings.read_bytes_per_second));
+  text += fmt::format(
+      "ceilings  read {}/s of {}, ", Human(ceilings.read_bytes_per_second),
+      ceilings.read_of == ReadOf::kFiles ? "mapped files" : "memory");
   text +=
       ceilings.operations_per_second > 0
           ? fmt::format("{}/s {}", Operations(ceilings.operations_per_second),
@@ -98,6 +99,12 @@ std::string CeilingsText(const BenchReport& report) {
     text += fmt::format(", host to device {}/s",
                         Human(ceilings.host_to_device_bytes_per_second));
   }
+  const PlanResult& planning = report.planning;
+  text += fmt::format(
+      "\nplan      {:.1f} ms; {} programs of {} steps for {} layers sealed in "
+      "{:.1f} ms of it",
+      1e3 * planning.seconds, planning.sealing.programs, planning.sealing.steps,
+      report.layers, planning.sealing.milliseconds);
   const LoadResult& load = report.load;
   text += fmt::format("\nload      {} in {:.3f} s",
                       Human(static_cast<double>(load.bytes)), load.seconds);
@@ -105,7 +112,13 @@ std::string CeilingsText(const BenchReport& report) {
     text += fmt::format(", {}/s",
                         Human(static_cast<double>(load.bytes) / load.seconds));
   }
-  return text + "\n\n";
+  text += '\n';
+  if (report.peak_bytes) {
+    const auto peak = static_cast<double>(*report.peak_bytes);
+    text += fmt::format("peak      {} resident, {:.2f} of the weights\n",
+                        Human(peak), peak / static_cast<double>(load.bytes));
+  }
+  return text + '\n';
 }
 
 std::string PrefillText(const BenchReport& report) {

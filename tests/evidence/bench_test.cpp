@@ -40,6 +40,7 @@ using evidence::DecodeRuns;
 using evidence::Part;
 using evidence::Profile;
 using evidence::RandomPrompts;
+using evidence::ReadOf;
 using evidence::Sequence;
 using evidence::SidePlan;
 using evidence::StepsIn;
@@ -93,6 +94,15 @@ TEST(Bench, EveryShapeAskedForIsMeasured) {
   EXPECT_GT(report.ceilings.read_bytes_per_second, 1e8);
   EXPECT_GT(report.ceilings.operations_per_second, 1e8);
   EXPECT_EQ(report.ceilings.operations, "fp32");
+  EXPECT_EQ(report.ceilings.read_of, ReadOf::kMemory);  // smaller than caches
+  EXPECT_GT(report.planning.seconds * 1e3,
+            report.planning.sealing.milliseconds);
+  EXPECT_GT(report.planning.sealing.milliseconds, 0);
+  // A prefill chunk, and buckets of one and two.
+  EXPECT_EQ(report.planning.sealing.programs, 3);
+  EXPECT_GT(report.planning.sealing.steps, 3 * report.layers);
+  ASSERT_TRUE(report.peak_bytes.has_value());
+  EXPECT_GE(*report.peak_bytes, report.load.bytes);
   EXPECT_GT(report.load.bytes, 0u);
   EXPECT_GT(report.load.seconds, 0);
 
