@@ -47,8 +47,10 @@ Cost CostOfSteps(const BenchRun::Call& call, size_t first, size_t count,
 std::optional<size_t> StepsIn(const step::SealedProgram& program, size_t first,
                               std::string_view name) {
   const size_t space = name.find(' ');
-  if (space == std::string_view::npos) return std::nullopt;
   const std::string_view wanted = name.substr(0, space);
+  // Without a buffer: the last step only adds to state.
+  const std::string_view target =
+      space == std::string_view::npos ? "" : name.substr(space + 1);
   std::string kinds;
   std::string_view before;
   for (size_t i = first; i < program.steps().size(); ++i) {
@@ -60,8 +62,7 @@ std::optional<size_t> StepsIn(const step::SealedProgram& program, size_t first,
     }
     before = kind;
     if (!wanted.starts_with(kinds)) return std::nullopt;
-    if (kinds == wanted &&
-        IsCalled(Target(step, program), name.substr(space + 1))) {
+    if (kinds == wanted && IsCalled(Target(step, program), target)) {
       return i + 1 - first;
     }
   }

@@ -117,6 +117,7 @@ std::string Binder::NameOf(size_t first, size_t count) const {
                          if (access == step::Access::kWrite)
                            target = Decl(id).name;
                        });
+  if (target.empty()) return name;  // it only adds to state
   // Buffers of layers are called l3.name.
   const size_t dot = target.find('.');
   const bool of_layer =

@@ -346,7 +346,7 @@ TEST(BenchProfile, ALaunchDoesTheStepsOfItsName) {
   EXPECT_EQ(StepsIn(program, first("moe_route"),
                     "moe_route+indexed_moe_gemv+moe_activation moe.act"),
             3u);
-  EXPECT_EQ(StepsIn(program, first("kv_append"), "kv_append "), 1u);
+  EXPECT_EQ(StepsIn(program, first("kv_append"), "kv_append"), 1u);
   EXPECT_EQ(StepsIn(program, program.steps().size() - 1, "sample io.sampled"),
             1u);
   for (const char* name :
