@@ -57,6 +57,9 @@ class Model {
 
 struct EngineOptions {
   int threads = 0;  // 0: as many as the machine (and its cgroup) has
+  /// Refuses a model with any weight that is not finite. Without it only the
+  /// norms, routers and decays are looked at, which every token meets.
+  bool verify_files = false;
 };
 
 class Engine {

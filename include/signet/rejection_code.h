@@ -34,6 +34,8 @@ namespace signet {
   X(kExpertFormatsMixed, "expert_formats_mixed")       \
   X(kExpertRowsOdd, "expert_rows_odd")                 \
   X(kAliasInvalid, "alias_invalid")                    \
+  /* Weights, while they are loaded */                 \
+  X(kWeightNotFinite, "weight_not_finite")             \
   /* Tokenizer */                                      \
   X(kTokenizerInvalid, "tokenizer_invalid")            \
   X(kTokenizerUnsupported, "tokenizer_unsupported")    \

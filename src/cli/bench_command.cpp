@@ -20,6 +20,7 @@
 #include "cli/flags.h"
 #include "cli/json_output.h"
 #include "cli/report.h"
+#include "cli/signals.h"
 #include "cli/standard_output.h"
 #include "evidence/bench.h"
 #include "evidence/bench_record.h"
@@ -79,6 +80,7 @@ class BenchCommand : public Command {
           return std::string(file.empty() ? "got \"\", want a file" : "");
         });
     AddDeviceAndSizeFlags(app, request_.options, request_.threads);
+    AddVerifyFiles(app, request_.verify_files);
     context_ = app.get_option("--ctx");
     context_->description(
         "Positions a sequence may hold (default: as many as are measured)");
@@ -88,6 +90,7 @@ class BenchCommand : public Command {
   }
 
   int Run() override {
+    if (json_) TellSignalsInJson();
     request_.paths = SearchPathsOfEnvironment();
     if (context_->count() > 0) request_.context = request_.options.context;
     request_.on_phase = [](std::string_view what) {

@@ -125,6 +125,12 @@ void AddThreads(CLI::App& app, int& threads) {
              [&threads](int64_t value) { threads = static_cast<int>(value); });
 }
 
+void AddVerifyFiles(CLI::App& app, bool& verify_files) {
+  app.add_flag("--verify-files", verify_files,
+               "Read every weight at load and refuse what is not finite; else "
+               "only norms, routers and decays are looked at");
+}
+
 void AddPlanFlags(CLI::App& app, PlanOptions& options, int& threads) {
   app.add_option("--mesh", options.mesh,
                  "`single`, or axes as `ep=2`, `tp=2`, `pp=2,ep=2` (default "

@@ -49,6 +49,8 @@ void AddSeed(CLI::App& app, const std::string& description,
              std::function<void(uint64_t)> store);
 /// --threads.
 void AddThreads(CLI::App& app, int& threads);
+/// --verify-files.
+void AddVerifyFiles(CLI::App& app, bool& verify_files);
 /// --devices --experts --ctx --batch --kv --threads.
 void AddDeviceAndSizeFlags(CLI::App& app, PlanOptions& options, int& threads);
 /// --mesh and those.

@@ -53,6 +53,7 @@ class RunCommand : public Command {
     app.add_flag("--raw", raw_, "No chat template, and no word about it");
     AddSampling(app);
     AddPlanFlags(app, options_, threads_);
+    AddVerifyFiles(app, verify_files_);
     launcher_.AddFlags(app);
     AddJson(app, json_);
   }
@@ -83,6 +84,7 @@ class RunCommand : public Command {
     if (launcher_.speaks()) TellChoices(*source, *plan);
     EngineOptions engine_options;
     engine_options.threads = threads_;
+    engine_options.verify_files = verify_files_;
     Result<Engine> engine = Engine::Make(engine_options);
     if (!engine) return launcher_.ReportOwn(engine.error(), json_);
     Result<Model> model = Load(*engine, *plan);
@@ -225,6 +227,7 @@ class RunCommand : public Command {
   PlanOptions options_;
   Launcher launcher_;
   int threads_ = 0;
+  bool verify_files_ = false;
   bool json_ = false;
 };
 

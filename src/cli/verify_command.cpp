@@ -18,6 +18,7 @@
 #include "cli/flags.h"
 #include "cli/json_output.h"
 #include "cli/report.h"
+#include "cli/signals.h"
 #include "cli/standard_output.h"
 #include "evidence/fault.h"
 #include "evidence/receipt.h"
@@ -90,10 +91,12 @@ class VerifyCommand : public Command {
           return std::string(file.empty() ? "got \"\", want a file" : "");
         });
     AddDeviceAndSizeFlags(app, request_.options, request_.threads);
+    AddVerifyFiles(app, request_.verify_files);
     AddJson(app, json_);
   }
 
   int Run() override {
+    if (json_) TellSignalsInJson();
     request_.paths = SearchPathsOfEnvironment();
     if (request_.sides.empty()) AddSide("single");
     if (!out_.empty()) {

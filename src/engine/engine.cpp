@@ -65,6 +65,7 @@ Result<Engine> MakeEngine(const EngineOptions& options, DeviceFactory factory) {
   }
   auto impl = std::make_shared<Engine::Impl>();
   impl->threads = WorkingThreads(options.threads);
+  if (options.verify_files) impl->scan = store::Scan::kEverything;
   impl->make_device = std::move(factory);
   return Engine::Impl::Wrap(std::move(impl));
 }
@@ -119,10 +120,12 @@ Result<Model> Engine::LoadHere(
     devices.push_back(impl->devices.emplace_back(std::move(device)).get());
   }
   store::LoadTransaction transaction(made.plan, devices);
-  SIGNET_RETURN_IF_ERROR(transaction.Read([&](Bytes done, Bytes total) {
-    if (world != nullptr) world->world->Beat();
-    if (progress) progress({done.value(), total.value()});
-  }));
+  SIGNET_RETURN_IF_ERROR(transaction.Read(
+      [&](Bytes done, Bytes total) {
+        if (world != nullptr) world->world->Beat();
+        if (progress) progress({done.value(), total.value()});
+      },
+      impl_->scan));
   SIGNET_ASSIGN_OR_RETURN(impl->weights, std::move(transaction).Commit());
   return Model(std::move(impl));
 }

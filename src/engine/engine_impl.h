@@ -12,13 +12,15 @@
 #include "engine/device_factory.h"
 #include "engine/plan_impl.h"
 #include "signet/engine.h"
+#include "store/finite_scan.h"
 #include "store/weight_version.h"
 #include "text/tokenizer.h"
 
 namespace signet {
 
 struct Engine::Impl {
-  int threads = 1;  // of all ranks of a session
+  int threads = 1;                             // of all ranks of a session
+  store::Scan scan = store::Scan::kSensitive;  // of what is loaded
   DeviceFactory make_device;
 
   static Engine Wrap(std::shared_ptr<Impl> impl) {

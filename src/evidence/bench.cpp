@@ -128,8 +128,9 @@ class Bencher {
   // Everything that is timed as a caller sees it. The model is gone afterwards,
   // so that the device has room for it once more.
   Result<void> Serve() {
-    SIGNET_ASSIGN_OR_RETURN(Engine engine,
-                            Engine::Make({.threads = report_.threads}));
+    SIGNET_ASSIGN_OR_RETURN(
+        Engine engine, Engine::Make({.threads = report_.threads,
+                                     .verify_files = request_.verify_files}));
     Phase("the load");
     const bool peak_is_ours = RestartPeakMemory();
     const auto start = std::chrono::steady_clock::now();

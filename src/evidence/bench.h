@@ -38,6 +38,7 @@ struct BenchRequest {
   int repeat = kFewestRuns;
   bool profile = false;
   int threads = 0;
+  bool verify_files = false;  // every weight is proven finite
   /// Told what is measured next; may be empty.
   std::function<void(std::string_view)> on_phase;
   /// Told each figure when it is measured, before all are; may be empty.

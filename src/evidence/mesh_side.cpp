@@ -32,7 +32,7 @@ std::vector<Keep> WhoKeeps(const SidePlan& side) {
 }
 
 Result<std::shared_ptr<const store::WeightVersion>> Load(
-    const SidePlan& side, std::optional<Fault> fault,
+    const SidePlan& side, std::optional<Fault> fault, store::Scan scan,
     std::vector<std::unique_ptr<backend::Device>>* loaders) {
   SIGNET_ASSIGN_OR_RETURN(*loaders,
                           MakeDevices(side.plan->mesh(), /*threads=*/1));
@@ -43,7 +43,7 @@ Result<std::shared_ptr<const store::WeightVersion>> Load(
   std::vector<backend::Device*> devices;
   for (const auto& loader : *loaders) devices.push_back(loader.get());
   store::LoadTransaction transaction(side.plan, devices);
-  SIGNET_RETURN_IF_ERROR(transaction.Read({}));
+  SIGNET_RETURN_IF_ERROR(transaction.Read({}, scan));
   return std::move(transaction).Commit();
 }
 
@@ -51,10 +51,12 @@ Result<std::shared_ptr<const store::WeightVersion>> Load(
 
 Result<std::unique_ptr<MeshSide>> MeshSide::Start(const SidePlan* side,
                                                   Taps taps, int threads,
-                                                  std::optional<Fault> fault) {
+                                                  std::optional<Fault> fault,
+                                                  store::Scan scan) {
   SIGNET_RETURN_IF_ERROR(AdmitNow(*side->plan, side->memory));
   std::unique_ptr<MeshSide> made(new MeshSide(side));
-  SIGNET_ASSIGN_OR_RETURN(made->weights_, Load(*side, fault, &made->loaders_));
+  SIGNET_ASSIGN_OR_RETURN(made->weights_,
+                          Load(*side, fault, scan, &made->loaders_));
   std::vector<exec::TapObserver*> observers;
   if (taps == Taps::kOn) {
     const std::vector<Keep> keeps = WhoKeeps(*side);

@@ -15,6 +15,7 @@
 #include "evidence/state_map.h"
 #include "exec/mesh_executor.h"
 #include "exec/sequence_state.h"
+#include "store/finite_scan.h"
 #include "store/weight_version.h"
 
 namespace signet::evidence {
@@ -25,9 +26,9 @@ class MeshSide final : public Side {
  public:
   /// Admits the plan's memory, loads, and binds every rank. `side` must outlive
   /// the result. `threads`: of all ranks. Only kSwapExperts acts here.
-  static Result<std::unique_ptr<MeshSide>> Start(const SidePlan* side,
-                                                 Taps taps, int threads,
-                                                 std::optional<Fault> fault);
+  static Result<std::unique_ptr<MeshSide>> Start(
+      const SidePlan* side, Taps taps, int threads, std::optional<Fault> fault,
+      store::Scan scan = store::Scan::kSensitive);
 
   Result<CallRecord> Prefill(std::span<const int32_t> rest) override;
   Result<CallRecord> Decode(int32_t id) override;

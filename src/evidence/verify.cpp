@@ -225,9 +225,13 @@ class Verifier {
   }
 
   Result<std::unique_ptr<MeshSide>> Start(size_t side, Taps taps) {
+    // The first to be loaded holds every weight that any side does.
+    const bool is_first = side == 0 && taps == Taps::kOff;
     return MeshSide::Start(
         taps == Taps::kOn ? &sides_[side].tapped : &sides_[side].production,
-        taps, WorkingThreads(request_.threads), FaultOf(side));
+        taps, WorkingThreads(request_.threads), FaultOf(side),
+        request_.verify_files && is_first ? store::Scan::kEverything
+                                          : store::Scan::kSensitive);
   }
 
   // The first side beside each other one in turn, so that two are in memory.

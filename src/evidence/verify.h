@@ -34,6 +34,7 @@ struct VerifyRequest {
   std::optional<std::variant<std::vector<int32_t>, std::string>> prompt;
   int64_t positions = kDefaultPositions;  // the prompt's included
   int threads = 0;
+  bool verify_files = false;   // every weight is proven finite
   std::optional<Fault> fault;  // acts on every side but the first
 };
 

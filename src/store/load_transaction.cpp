@@ -7,23 +7,32 @@
 #include <vector>
 
 #include "base/check.h"
+#include "store/finite_scan.h"
 #include "store/rank_loader.h"
+#include "tensor/dtype.h"
 
 namespace signet::store {
 namespace {
 
 using model::FileRange;
 
+// A range of weights that a program of these ranks will read.
+struct WeightRange {
+  FileRange file_range;
+  tensor::DType dtype;
+  bool is_sensitive;
+};
+
 uint64_t NextGeneration() {
   static std::atomic<uint64_t> next{1};
   return next.fetch_add(1, std::memory_order_relaxed);
 }
 
-// Every range that a program of these ranks will read, in file order.
-std::vector<FileRange> WeightRanges(const plan::ModelPlan& plan,
-                                    const std::vector<Rank>& ranks) {
+// All of them, in file order.
+std::vector<WeightRange> WeightRanges(const plan::ModelPlan& plan,
+                                      const std::vector<Rank>& ranks) {
   const model::Manifest& manifest = plan.manifest();
-  std::vector<FileRange> ranges;
+  std::vector<WeightRange> ranges;
   // An alias is read where its owner lies, maybe by a rank that holds no owner.
   IdVector<WeightId, uint8_t> read(manifest.weights().size());
   for (size_t i = 0; i < manifest.weights().size(); ++i) {
@@ -35,7 +44,11 @@ std::vector<FileRange> WeightRanges(const plan::ModelPlan& plan,
   }
   for (size_t i = 0; i < read.size(); ++i) {
     const WeightId id(static_cast<int32_t>(i));
-    if (read[id] != 0) ranges.push_back(manifest.weights()[id].source);
+    if (read[id] == 0) continue;
+    const model::WeightEntry& weight = manifest.weights()[id];
+    ranges.push_back({.file_range = weight.source,
+                      .dtype = weight.dtype,
+                      .is_sensitive = IsSensitive(weight.role)});
   }
   for (const model::ExpertGroup& group : manifest.expert_groups()) {
     for (int32_t e = 0; e < static_cast<int32_t>(group.num_experts); ++e) {
@@ -47,14 +60,16 @@ std::vector<FileRange> WeightRanges(const plan::ModelPlan& plan,
       if (!held) continue;
       for (const model::ExpertProjection* projection :
            {&group.gate, &group.up, &group.down}) {
-        ranges.push_back(projection->sources[expert]);
+        ranges.push_back({.file_range = projection->sources[expert],
+                          .dtype = projection->dtype,
+                          .is_sensitive = false});
       }
     }
   }
   std::sort(ranges.begin(), ranges.end(),
-            [](const FileRange& a, const FileRange& b) {
-              return std::pair(a.file, a.begin_bytes) <
-                     std::pair(b.file, b.begin_bytes);
+            [](const WeightRange& a, const WeightRange& b) {
+              return std::pair(a.file_range.file, a.file_range.begin_bytes) <
+                     std::pair(b.file_range.file, b.file_range.begin_bytes);
             });
   return ranges;
 }
@@ -69,7 +84,7 @@ LoadTransaction::LoadTransaction(std::shared_ptr<const plan::ModelPlan> plan,
                            [](auto* device) { return device != nullptr; }));
 }
 
-Result<void> LoadTransaction::Read(const Progress& progress) {
+Result<void> LoadTransaction::Read(const Progress& progress, Scan scan) {
   const model::Checkpoint& checkpoint = plan_->manifest().checkpoint();
   SIGNET_RETURN_IF_ERROR(checkpoint.CheckUnchanged());
   backend::Device* const mapper = *std::find_if(
@@ -81,7 +96,8 @@ Result<void> LoadTransaction::Read(const Progress& progress) {
                     file.path()));
     mappings_.Push(std::move(mapping));
   }
-  for (const FileRange& range : WeightRanges(*plan_, RanksHere())) {
+  for (const WeightRange& weights : WeightRanges(*plan_, RanksHere())) {
+    const FileRange& range = weights.file_range;
     if (Bytes(range.end_bytes) <= mappings_[range.file].size()) continue;
     return Fail(FailureKind::kChangedFile,
                 checkpoint.weight_files()[range.file].path(),
@@ -89,7 +105,10 @@ Result<void> LoadTransaction::Read(const Progress& progress) {
   }
   // A GPU's weights are read once, straight into its memory.
   const bool on_gpu = plan_->mesh().device(Rank(0)).is_gpu();
-  if (!on_gpu) SIGNET_RETURN_IF_ERROR(PopulateRanges(progress));
+  // Nor is it said how far a scan of a few weights has come.
+  const bool is_quick = on_gpu && scan == Scan::kSensitive;
+  SIGNET_RETURN_IF_ERROR(
+      ReadRanges(/*populate=*/!on_gpu, scan, is_quick ? Progress() : progress));
   for (int r = 0; r < plan_->mesh().num_ranks(); ++r) {
     backend::Device* const device = devices_[static_cast<size_t>(r)];
     if (device == nullptr) {
@@ -114,26 +133,50 @@ std::vector<Rank> LoadTransaction::RanksHere() const {
   return ranks;
 }
 
-Result<void> LoadTransaction::PopulateRanges(const Progress& progress) {
+Result<void> LoadTransaction::ReadRanges(bool populate, Scan scan,
+                                         const Progress& progress) {
   constexpr uint64_t kPieceBytes = uint64_t{16} << 20;
-  const std::vector<FileRange> ranges = WeightRanges(*plan_, RanksHere());
-  const auto& files = plan_->manifest().checkpoint().weight_files();
+  std::vector<WeightRange> ranges = WeightRanges(*plan_, RanksHere());
+  const auto is_scanned = [&](const WeightRange& range) {
+    return scan == Scan::kEverything || range.is_sensitive;
+  };
+  if (!populate) {
+    std::erase_if(ranges,
+                  [&](const auto& range) { return !is_scanned(range); });
+  }
+  const model::Checkpoint& checkpoint = plan_->manifest().checkpoint();
+  FiniteScan finite(checkpoint);
   Bytes total;
-  for (const FileRange& range : ranges) total += Bytes(range.size_bytes());
+  for (const WeightRange& range : ranges) {
+    total += Bytes(range.file_range.size_bytes());
+  }
   Bytes done;
   if (progress) progress(done, total);
-  for (const FileRange& range : ranges) {
+  for (const WeightRange& weights : ranges) {
+    const FileRange& range = weights.file_range;
     const backend::FileMapping& mapping = mappings_[range.file];
+    const std::string& path = checkpoint.weight_files()[range.file].path();
     for (uint64_t begin = range.begin_bytes; begin < range.end_bytes;
          begin += kPieceBytes) {
-      const Bytes size(std::min(kPieceBytes, range.end_bytes - begin));
-      SIGNET_RETURN_IF_ERROR(
-          mapping.Populate(Bytes(begin), size, files[range.file].path()));
+      const uint64_t end = std::min(begin + kPieceBytes, range.end_bytes);
+      const Bytes size(end - begin);
+      if (populate) {
+        if (Result<void> there = mapping.Populate(Bytes(begin), size, path);
+            !there) {
+          // A file cut short since it was mapped is told as that.
+          SIGNET_RETURN_IF_ERROR(checkpoint.CheckUnchanged());
+          return there;
+        }
+      }
+      if (is_scanned(weights)) {
+        SIGNET_RETURN_IF_ERROR(
+            finite.Read({range.file, begin, end}, weights.dtype));
+      }
       done += size;
       if (progress) progress(done, total);
     }
   }
-  return {};
+  return finite.Finish();
 }
 
 Result<void> LoadTransaction::CommitTables(Rank rank) {

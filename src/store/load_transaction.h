@@ -9,6 +9,7 @@
 #include "backend/device.h"
 #include "base/result.h"
 #include "plan/model_plan.h"
+#include "store/finite_scan.h"
 #include "store/rank_loader.h"
 #include "store/weight_version.h"
 
@@ -31,15 +32,16 @@ class LoadTransaction {
 
   /// Maps every weight file, brings the weights' pages in and gives each rank
   /// what it holds. kChangedFile when a file is no longer the one that was
-  /// opened. `progress` may be empty.
-  Result<void> Read(const Progress& progress);
+  /// opened, kWeightNotFinite for what `scan` finds. `progress` may be empty.
+  Result<void> Read(const Progress& progress, Scan scan = Scan::kSensitive);
   /// Commits the tables of every rank, then publishes them at one stroke. Only
   /// after Read; ends the transaction.
   Result<std::shared_ptr<const WeightVersion>> Commit() &&;
 
  private:
   std::vector<Rank> RanksHere() const;
-  Result<void> PopulateRanges(const Progress& progress);
+  // Brings the pages of what the ranks here hold in, on a CPU, and scans it.
+  Result<void> ReadRanges(bool populate, Scan scan, const Progress& progress);
   // T4: as many entries as the rank owns, each within memory of its device.
   Result<void> CommitTables(Rank rank);
   std::shared_ptr<const plan::ModelPlan> plan_;

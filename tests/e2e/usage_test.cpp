@@ -119,8 +119,8 @@ std::vector<Wrong> AllWrong() {
   all.push_back(
       {"PositionsZero", {"verify", "demo", "-n", "0"}, {"-n: got \"0\""}});
   // Flags that later versions may have are as unknown as any other.
-  for (const char* flag : {"--system", "--prompts", "--stop", "--verify-files",
-                           "--emulate", "--frobnicate"}) {
+  for (const char* flag :
+       {"--system", "--prompts", "--stop", "--emulate", "--frobnicate"}) {
     std::string name = "Unknown";
     for (const char* at = flag; *at != '\0'; ++at) {
       if (*at != '-') name += *at;

@@ -169,8 +169,7 @@ TEST(ChangedFile, A3_FileTruncatedDuringTheLoadIsRefused) {
     if (done == Bytes(0)) fs::resize_file(file, 0);
   });
   ASSERT_FALSE(loaded.has_value());
-  EXPECT_TRUE(std::holds_alternative<Failure>(loaded.error()))
-      << Describe(loaded.error());
+  EXPECT_TRUE(FailsWith(loaded.error(), FailureKind::kChangedFile));
   ExpectNothingHeld(*device);
 }
 
