@@ -160,6 +160,40 @@ TEST(Checkpoint, RefusesShardNamesThatLeaveTheFolder) {
       Has(folder.OpenWith(R"({"a":1})"), RejectionCode::kIndexInconsistent));
 }
 
+TEST(Checkpoint, RefusesNamesNoMessageCanShow) {
+  const ShardedFolder folder;
+  for (const std::string& name :
+       {std::string(), std::string("a\\u001b[2J"), std::string(2000, 'n')}) {
+    const auto checkpoint =
+        folder.OpenWith("{\"" + name + R"(":"one.safetensors"})");
+    EXPECT_TRUE(Has(checkpoint, RejectionCode::kIndexInconsistent)) << name;
+    EXPECT_EQ(Text(checkpoint).find('\x1b'), std::string::npos);
+    EXPECT_LT(Text(checkpoint).size(), 1000u);
+  }
+  const auto shard =
+      folder.OpenWith(R"({"a":")" + std::string(1'000'000, 's') + R"("})");
+  EXPECT_TRUE(Has(shard, RejectionCode::kIndexInconsistent));
+  EXPECT_LT(Text(shard).size(), 1000u);
+}
+
+TEST(Checkpoint, ListsTheFirstOfManyFaults) {
+  const ShardedFolder folder;
+  const auto list_of = [&](const std::string& shard_suffix) {
+    std::string map = "{";
+    for (int i = 0; i < 1000; ++i) {
+      const std::string n = std::to_string(i);
+      map += "\"t" + n + "\":\"s" + n + shard_suffix + "\",";
+    }
+    map.back() = '}';
+    return std::get<Rejections>(folder.OpenWith(map).error()).list();
+  };
+  const auto missing = list_of(".safetensors");
+  EXPECT_LE(missing.size(), 22u);
+  EXPECT_EQ(missing.front().code, RejectionCode::kFileMissing);
+  EXPECT_EQ(missing.back().got, "980 more");
+  EXPECT_LE(list_of("/x").size(), 21u);
+}
+
 TEST(Checkpoint, RefusesASingleFileBesideAnIndexThatIgnoresIt) {
   const ShardedFolder folder;
   folder.Write("model.safetensors", SafetensorsOf({{"a", {2}}}));

@@ -305,6 +305,11 @@ class ConfigParser {
         "moe_intermediate_size",
         {config_.num_experts, config_.expert_width, 2, config_.hidden, 4},
         INT64_MAX);
+    // The channels are a sum, which is of use once its parts are in range.
+    if (!rejections_->empty()) return;
+    text_.CheckProduct("linear_conv_kernel_dim",
+                       {config_.conv_channels(), config_.conv_taps, 4},
+                       INT64_MAX);
   }
 
   void RequireMultiple(std::string_view key, int64_t value,

@@ -215,6 +215,18 @@ TEST(Config, SizesThatOverflowAreRefused) {
   EXPECT_TRUE(Has(Parse(config), RejectionCode::kConfigFieldInvalid));
 }
 
+TEST(Config, AConvolutionThatOverflowsIsRefused) {
+  json config = TinyConfig(Family::kQwen35Moe);
+  config["linear_num_key_heads"] = 1;
+  config["linear_num_value_heads"] = 1;
+  config["linear_key_head_dim"] = (1 << 29) - 1;
+  config["linear_value_head_dim"] = 1 << 29;
+  EXPECT_TRUE(Parse(config).has_value()) << Text(Parse(config));
+  config["linear_conv_kernel_dim"] = (int64_t{1} << 31) - 1;
+  EXPECT_TRUE(Has(Parse(config), RejectionCode::kConfigFieldInvalid));
+  EXPECT_THAT(Text(Parse(config)), HasSubstr("linear_conv_kernel_dim"));
+}
+
 TEST(Config, RefusesWhatIsNotModelledByName) {
   const auto unsupported = [](const char* key, const json& value,
                               const char* named) {

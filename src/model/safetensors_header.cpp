@@ -10,7 +10,9 @@
 #include <utility>
 
 #include "base/bytes.h"
+#include "model/rejection_cap.h"
 #include "model/strict_json.h"
+#include "model/tensor_name.h"
 
 namespace signet::model {
 namespace {
@@ -55,12 +57,6 @@ const FormatDType* FindDType(std::string_view name) {
   return nullptr;
 }
 
-bool IsPrintable(std::string_view name) {
-  return !name.empty() && std::all_of(name.begin(), name.end(), [](char c) {
-    return static_cast<unsigned char>(c) >= 0x20 && c != 0x7f;
-  });
-}
-
 /// Parses one header; collects what is wrong with it.
 class HeaderParser {
  public:
@@ -80,16 +76,16 @@ class HeaderParser {
     for (const auto& [name, value] : parsed->items()) {
       if (name == "__metadata__") {
         CheckMetadata(value);
-      } else if (!IsPrintable(name)) {
+      } else if (!IsTensorName(name)) {
         Add(RejectionCode::kHeaderInvalid, Shown(name),
-            "a tensor name is empty or has control characters");
+            "a tensor name is empty, too long or has control characters");
       } else {
         ParseTensor(name, value);
       }
     }
-    if (!rejections_.empty()) return rejections_.Take();
+    if (!rejections_.empty()) return TakeRejections();
     CheckCoverage();
-    if (!rejections_.empty()) return rejections_.Take();
+    if (!rejections_.empty()) return TakeRejections();
     return std::move(tensors_);
   }
 
@@ -98,6 +94,13 @@ class HeaderParser {
            std::string got = {}, std::string want = {}) {
     rejections_.Add(code, fmt::format("{}: {}", path_, name),
                     std::move(message), std::move(got), std::move(want));
+  }
+
+  // A header may have half a million wrong tensors.
+  tl::unexpected<Error> TakeRejections() {
+    RejectionList list;
+    rejections_.FlushInto(path_, &list);
+    return list.Take();
   }
 
   tl::unexpected<Error> RejectJson(const JsonFault& fault) {
@@ -248,7 +251,7 @@ class HeaderParser {
   uint64_t data_begin_bytes_;
   uint64_t data_bytes_;
   std::vector<HeaderTensor> tensors_;
-  RejectionList rejections_;
+  CappedRejections rejections_;
 };
 
 }  // namespace

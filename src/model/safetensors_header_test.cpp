@@ -210,6 +210,107 @@ TEST(SafetensorsHeader, ReportsEveryFaultOfAFile) {
   EXPECT_TRUE(Has(header, RejectionCode::kTensorRangeInvalid));
 }
 
+TEST(SafetensorsHeader, ListsTheFirstOfManyFaults) {
+  std::string header = "{";
+  for (int i = 0; i < 1000; ++i) {
+    header += "\"t" + std::to_string(i) + "\":1,";
+  }
+  header.back() = '}';
+  const auto malformed = Read(header);
+  ASSERT_TRUE(Has(malformed, RejectionCode::kHeaderInvalid));
+  EXPECT_LE(std::get<Rejections>(malformed.error()).list().size(), 21u);
+  EXPECT_THAT(Text(malformed), HasSubstr("980 more"));
+  // The same offsets for all of them.
+  header = "{";
+  for (int i = 0; i < 1000; ++i) {
+    header += "\"t" + std::to_string(i) +
+              R"(":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)";
+  }
+  header.back() = '}';
+  const auto overlapping = Read(header, 1);
+  ASSERT_TRUE(Has(overlapping, RejectionCode::kTensorRangeInvalid));
+  EXPECT_LE(std::get<Rejections>(overlapping.error()).list().size(), 21u);
+}
+
+TEST(SafetensorsHeader, RefusesANameNoMessageCanShow) {
+  const auto named = [](size_t length) {
+    return Read("{\"" + std::string(length, 'n') +
+                    R"(":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})",
+                1);
+  };
+  EXPECT_TRUE(named(1024).has_value());
+  EXPECT_TRUE(Has(named(1025), RejectionCode::kHeaderInvalid));
+  EXPECT_LT(Text(named(1'000'000)).size(), 1000u);
+}
+
+// The cases of the format's own tests, attacks and fuzzing, by their names.
+TEST(SafetensorsHeader, TheFormatsOwnAttacksAreRefused) {
+  const std::string good = R"({"a":{"dtype":"U8","shape":[1],)";
+  struct Attack {
+    const char* name;
+    std::string header;
+    size_t data_bytes;
+    RejectionCode code;
+  };
+  const Attack attacks[] = {
+      {"incomplete buffer", One(R"("F32")", "[2]", "[0,8]"), 7,
+       RejectionCode::kFileTruncated},
+      {"metadata incomplete buffer", One(R"("F32")", "[1]", "[0,4]"), 5,
+       RejectionCode::kTensorRangeInvalid},
+      {"empty header", "", 0, RejectionCode::kHeaderInvalid},
+      {"header of one byte", "{", 0, RejectionCode::kHeaderInvalid},
+      {"not UTF-8", std::string("\xff\xfe"), 0, RejectionCode::kHeaderInvalid},
+      {"not UTF-8 in a name", "{\"\xc3\x28\":1}", 0,
+       RejectionCode::kHeaderInvalid},
+      {"not JSON", "{garbage", 0, RejectionCode::kHeaderInvalid},
+      {"leading whitespace", "\n " + One(R"("U8")", "[1]", "[0,1]"), 1,
+       RejectionCode::kHeaderInvalid},
+      {"padded with what is no space",
+       One(R"("U8")", "[1]", "[0,1]") + std::string(7, '\x01'), 1,
+       RejectionCode::kHeaderInvalid},
+      {"duplicate keys",
+       good + R"("data_offsets":[0,1]},"a":{"dtype":"U8","shape":[1],)"
+              R"("data_offsets":[0,1]}})",
+       1, RejectionCode::kTensorDuplicate},
+      {"duplicate key behind an escape",
+       good + R"("data_offsets":[0,1]},"\u0061":{"dtype":"U8","shape":[1],)"
+              R"("data_offsets":[0,1]}})",
+       1, RejectionCode::kTensorDuplicate},
+      {"no offsets", good + "\"offsets\":[0,1]}}", 1,
+       RejectionCode::kHeaderInvalid},
+      {"wrong size", One(R"("F32")", "[2,2]", "[0,15]"), 15,
+       RejectionCode::kTensorRangeInvalid},
+      {"zero-sized of a byte", One(R"("U8")", "[0]", "[0,1]"), 1,
+       RejectionCode::kTensorRangeInvalid},
+      {"product that wraps to the size",
+       One(R"("U8")", "[2,9223372036854775808]", "[0,0]"), 0,
+       RejectionCode::kHeaderInvalid},
+      {"product that wraps in bits",
+       One(R"("F64")", "[288230376151711745]", "[0,8]"), 8,
+       RejectionCode::kTensorRangeInvalid},
+      {"misaligned sub-byte", One(R"("F6_E2M3")", "[3]", "[0,2]"), 2,
+       RejectionCode::kTensorRangeInvalid},
+      {"abuse: one range for two",
+       R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
+       R"("b":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})",
+       1, RejectionCode::kTensorRangeInvalid},
+      {"abuse: a range inside another",
+       R"({"a":{"dtype":"U8","shape":[9],"data_offsets":[0,9]},)"
+       R"("b":{"dtype":"U8","shape":[2],"data_offsets":[2,4]}})",
+       9, RejectionCode::kTensorRangeInvalid},
+      {"abuse: hidden bytes between tensors",
+       R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
+       R"("b":{"dtype":"U8","shape":[1],"data_offsets":[9,10]}})",
+       10, RejectionCode::kTensorRangeInvalid},
+  };
+  for (const Attack& attack : attacks) {
+    SCOPED_TRACE(attack.name);
+    const auto header = Read(attack.header, attack.data_bytes);
+    EXPECT_TRUE(Has(header, attack.code)) << Text(header);
+  }
+  EXPECT_TRUE(Read(One(R"("U8")", "[1]", "[0,1]") + "       ", 1).has_value());
+}
+
 TEST(SafetensorsHeader, EveryShortenedFileIsRefused) {
   const std::string whole = testing::SafetensorsOf({{"a", {3}}, {"b", {2}}});
   ASSERT_TRUE(ReadBytes(whole).has_value());

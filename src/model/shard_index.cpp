@@ -7,7 +7,9 @@
 #include <set>
 #include <utility>
 
+#include "model/rejection_cap.h"
 #include "model/strict_json.h"
+#include "model/tensor_name.h"
 
 namespace signet::model {
 namespace {
@@ -15,10 +17,11 @@ namespace {
 using nlohmann::json;
 
 constexpr uint64_t kMaxIndexBytes = 100'000'000;
+constexpr size_t kMaxFileNameBytes = 255;  // of Linux
 
 bool IsPlainFileName(const std::string& name) {
-  return !name.empty() && name != "." && name != ".." &&
-         std::all_of(name.begin(), name.end(), [](char c) {
+  return !name.empty() && name.size() <= kMaxFileNameBytes && name != "." &&
+         name != ".." && std::all_of(name.begin(), name.end(), [](char c) {
            return static_cast<unsigned char>(c) >= 0x20 && c != 0x7f &&
                   c != '/' && c != '\\';
          });
@@ -39,21 +42,31 @@ Result<ShardIndex> ReadShardIndex(const OpenedFile& file) {
     return Reject(RejectionCode::kIndexInconsistent, file.path(),
                   "the index has no weight_map");
   }
-  RejectionList rejections;
+  CappedRejections capped;
   ShardIndex index;
   std::set<std::string> shards;
   for (const auto& [name, shard] : (*parsed)["weight_map"].items()) {
+    if (!IsTensorName(name)) {
+      capped.Add(RejectionCode::kIndexInconsistent,
+                 fmt::format("{}: {}", file.path(), Shown(name)),
+                 "a tensor name is empty, too long or has control characters");
+      continue;
+    }
     const auto* shard_name = shard.get_ptr<const json::string_t*>();
     if (shard_name == nullptr || !IsPlainFileName(*shard_name)) {
-      rejections.Add(RejectionCode::kIndexInconsistent,
-                     fmt::format("{}: {}", file.path(), Shown(name)),
-                     "a shard is not a plain file name", Shown(shard));
+      capped.Add(RejectionCode::kIndexInconsistent,
+                 fmt::format("{}: {}", file.path(), Shown(name)),
+                 "a shard is not a plain file name", Shown(shard));
       continue;
     }
     shards.insert(*shard_name);
     index.shard_of.emplace(name, *shard_name);
   }
-  if (!rejections.empty()) return rejections.Take();
+  if (!capped.empty()) {
+    RejectionList rejections;
+    capped.FlushInto(file.path(), &rejections);
+    return rejections.Take();
+  }
   index.shards.assign(shards.begin(), shards.end());
   return index;
 }

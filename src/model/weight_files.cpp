@@ -78,13 +78,13 @@ class WeightReader {
   bool ReadFile(const std::string& name) {
     Result<OpenedFile> file = OpenedFile::Open(folder_ / name);
     if (!file.has_value()) {
-      rejections_.Absorb(std::move(file).error());
+      Note(std::move(file).error());
       return false;
     }
     const FileId id(static_cast<int32_t>(opened_.files.size()));
     Result<SafetensorsHeader> header = ReadSafetensorsHeader(*file, id);
     if (!header.has_value()) {
-      rejections_.Absorb(std::move(header).error());
+      Note(std::move(header).error());
       return false;
     }
     opened_.files.Push(*std::move(file));
@@ -92,6 +92,18 @@ class WeightReader {
     std::move(header->tensors.begin(), header->tensors.end(),
               std::back_inserter(opened_.tensors));
     return true;
+  }
+
+  // An index may name a million files that are not there.
+  void Note(Error error) {
+    auto* refused = std::get_if<Rejections>(&error);
+    if (refused == nullptr) {
+      rejections_.Absorb(std::move(error));
+      return;
+    }
+    for (const Rejection& one : refused->list()) {
+      capped_.Add(one.code, one.where, one.message, one.got, one.want);
+    }
   }
 
   /// The tensors from `first` on are those of `shard`: they and the index must
