@@ -17,6 +17,7 @@ std::atomic<Session*> g_session = nullptr;
 std::atomic<std::atomic<bool>*> g_stop = nullptr;
 std::atomic<int> g_handlers_running = 0;
 std::atomic<bool> g_is_interrupted = false;
+std::atomic<bool> g_is_ending = false;
 std::atomic<bool> g_json = false;
 static_assert(std::atomic<Session*>::is_always_lock_free);
 static_assert(std::atomic<bool>::is_always_lock_free);
@@ -39,7 +40,13 @@ void OnInterrupt(int) {
 }
 
 void OnBusError(int, siginfo_t* info, void*) {
-  if (info->si_code != BUS_ADRERR) return;  // the default action follows
+  if (info->si_code != BUS_ADRERR) {
+    // Returning repeats the access, now under the default action.
+    signal(SIGBUS, SIG_DFL);
+    return;
+  }
+  // All threads of a kernel meet the gap at once; the first one ends them.
+  while (g_is_ending.exchange(true)) pause();
   if (g_json) {
     WriteFromHandler(
         STDOUT_FILENO,
@@ -62,8 +69,7 @@ void InstallSignalHandlers() {
 
   struct sigaction bus_error = {};
   bus_error.sa_sigaction = OnBusError;
-  // Reset, so that returning repeats the access under the default action.
-  bus_error.sa_flags = SA_SIGINFO | SA_RESETHAND;
+  bus_error.sa_flags = SA_SIGINFO;
   sigaction(SIGBUS, &bus_error, nullptr);
 
   struct sigaction ignore = {};

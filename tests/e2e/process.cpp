@@ -11,6 +11,7 @@
 #include <array>
 #include <chrono>
 #include <cstdlib>
+#include <thread>
 
 namespace signet::testing {
 namespace {
@@ -92,9 +93,14 @@ Outcome RunProcess(const std::string& program, const Invocation& invocation) {
   const pid_t child = fork();
   if (child == 0) BecomeProgram(program, invocation, pipe_ends[1], err);
   close(pipe_ends[1]);
+  std::thread beside;
+  if (invocation.on_start) {
+    beside = std::thread([&] { invocation.on_start(child); });
+  }
   Outcome outcome;
   ReadOutput(child, pipe_ends[0], invocation, outcome.out);
   close(pipe_ends[0]);
+  if (beside.joinable()) beside.join();
   int status = 0;
   waitpid(child, &status, 0);
   outcome.exit_code =

@@ -22,6 +22,8 @@ struct Invocation {
   std::vector<std::pair<std::string, std::string>> environment;
   /// Called once, when the first of standard output has come.
   std::function<void(pid_t)> on_output;
+  /// Called at once on a thread of its own.
+  std::function<void(pid_t)> on_start;
   bool close_stdin = false;
   bool close_stdout = false;
   /// Reads this many bytes of standard output, then closes the pipe; 0: all.
