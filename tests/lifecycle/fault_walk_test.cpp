@@ -1,9 +1,11 @@
 // T5: fails every fault point of every rank in turn, phase by phase, and looks
 // at what is left: nothing held, the neighbour unchanged, an immediate retry
-// with the same answer, one terminal event a request. Prints its points.
+// with the same answer, one terminal event a request. Then aborts at each of
+// them instead. Prints its points.
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <functional>
@@ -60,10 +62,13 @@ class FaultWalk : public ::testing::TestWithParam<const char*> {
     EXPECT_TRUE(ledger_.balanced());
   }
 
-  // Counts the points of `act`, then fails each `stride`-th of every rank and
-  // calls `check`.
+  // What happens at the point of a rank.
+  using Arm = std::function<void(int rank, int64_t index)>;
+
+  // Counts the points of `act`, then fails each `stride`-th of every rank, or
+  // does what `arm` sets there, and calls `check`.
   void Walk(const char* phase, int64_t stride, const std::function<void()>& act,
-            const std::function<void()>& check) {
+            const std::function<void()>& check, const Arm& arm = {}) {
     ledger_.Count();
     act();
     std::array<int64_t, Ledger::kMaxRanks> points = {};
@@ -80,7 +85,11 @@ class FaultWalk : public ::testing::TestWithParam<const char*> {
       for (int64_t i = 0; i < points[static_cast<size_t>(r)]; i += stride) {
         SCOPED_TRACE(std::string(phase) + ", rank " + std::to_string(r) +
                      ", point " + std::to_string(i));
-        ledger_.FailAt(r, i);
+        if (arm) {
+          arm(r, i);
+        } else {
+          ledger_.FailAt(r, i);
+        }
         act();
         EXPECT_NE(ledger_.struck(), "");
         ledger_.Count();
@@ -89,7 +98,7 @@ class FaultWalk : public ::testing::TestWithParam<const char*> {
         if (HasFailure()) return;
       }
     }
-    std::printf("%-7s %-8s %5lld points, %5lld failed in turn (%s)\n",
+    std::printf("%-7s %-16s %5lld points, %5lld struck in turn (%s)\n",
                 GetParam(), phase, static_cast<long long>(total),
                 static_cast<long long>(walked), kinds.c_str());
     points_ += total;
@@ -254,9 +263,75 @@ TEST_P(FaultWalk, T5_EveryPointOfEveryPhaseIsSurvived) {
   neighbour_model_.reset();
   ExpectNothingHeld(0);
   EXPECT_GT(ledger_.allocations(), 0u);
-  std::printf("%-7s in all   %5lld points, %5lld failed in turn\n", GetParam(),
+  std::printf("%-7s in all   %5lld points, %5lld struck in turn\n", GetParam(),
               static_cast<long long>(points_), static_cast<long long>(walked_));
   EXPECT_GE(walked_, 200);
+}
+
+// X8: an abort at every point of a prompt and of the decoding after it ends
+// each request once, and a reset session gives the bits of a fresh one.
+TEST_P(FaultWalk, T5_AnAbortAtEveryPointIsSurvived) {
+  const Model model = LoadOrDie();
+  Session session = ValueOrDie(Session::Make(model, 2));
+  const Arm abort = [&](int rank, int64_t index) {
+    ledger_.CallAt(rank, index, [&] { session.Abort(); });
+  };
+  const auto check = [&] {
+    ExpectNeighbourUnchanged();
+    session.Reset();
+    EXPECT_EQ(Answer(session, requests_), reference_);
+    session.Reset();
+    EXPECT_TRUE(ledger_.balanced());
+  };
+  int aborted = 0;
+  // The ids that were heard are the first of those of a run to the end.
+  const auto expect_cut_short = [&](const HearingSink& sink, const Ids& whole) {
+    for (size_t i = 0; i < whole.size(); ++i) {
+      const Heard& heard = sink.heard[i];
+      EXPECT_EQ(heard.ends, 1);
+      EXPECT_NE(heard.finish, Finish::kError);
+      EXPECT_NE(heard.finish, Finish::kStop);
+      if (heard.finish == Finish::kAborted) ++aborted;
+      ASSERT_LE(heard.ids.size(), whole[i].size());
+      EXPECT_TRUE(
+          std::equal(heard.ids.begin(), heard.ids.end(), whole[i].begin()));
+    }
+  };
+  // A prompt of several chunks.
+  std::vector<Request> one = LifecycleRequests(1, 1);
+  one[0].prompt = std::vector<int32_t>(20, 40);
+  const Ids first = Answer(session, one);
+  session.Reset();
+  Walk(
+      "abort in prefill", 1,
+      [&] {
+        HearingSink sink(1);
+        ValueOrDie(session.Generate(one, sink));
+        expect_cut_short(sink, first);
+      },
+      check, abort);
+  EXPECT_GT(aborted, 0);
+  aborted = 0;
+  Walk(
+      "abort in decode", 1,
+      [&] {
+        HearingSink sink(2);
+        int tokens = 0;
+        const auto [rank, index] = ledger_.armed();
+        ledger_.Count();
+        // Both prompts have been read.
+        sink.on_token = [&, rank = rank, index = index] {
+          if (++tokens == 2 && rank >= 0) abort(rank, index);
+          if (tokens == 2 && rank < 0) ledger_.Count();
+        };
+        ValueOrDie(session.Generate(requests_, sink));
+        expect_cut_short(sink, reference_);
+      },
+      check, abort);
+  EXPECT_GT(aborted, 0);
+  std::printf("%-7s abort: %lld points\n", GetParam(),
+              static_cast<long long>(walked_));
+  EXPECT_GE(walked_, 100);
 }
 
 constexpr std::array<const char*, 3> kMeshes = {"single", "ep=4", "tp=2"};
