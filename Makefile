@@ -2,7 +2,7 @@
 # where it can do its job; on a prepared machine nothing is installed.
 BUILD := build/release
 
-.PHONY: demo test check bench soak mutants device-bundle clean format
+.PHONY: demo test check bench soak fuzz mutants device-bundle clean format
 
 demo:
 	@tools/install_packages.sh build
@@ -46,6 +46,11 @@ mutants:
 	@tools/install_packages.sh build
 	@tools/mutants
 
+# Every target of fuzz/ for SIGNET_FUZZ_SECONDS each, an hour by default.
+fuzz:
+	@tools/install_packages.sh build fuzz
+	@tools/fuzz
+
 # What is carried to a machine with a GPU and no packages: build/device.
 device-bundle:
 	@tools/install_packages.sh build
@@ -56,5 +61,5 @@ clean:
 
 format:
 	@tools/install_packages.sh check
-	@find src include tests examples -regex '.*\.\(h\|cpp\|cuh?\)' \
+	@find src include tests examples fuzz -regex '.*\.\(h\|cpp\|cuh?\)' \
 	  2>/dev/null | xargs clang-format-19 -i
