@@ -2,17 +2,10 @@
 // How much memory this process may still take: the machine's, within the
 // control groups and resource limits that hold it.
 
-#include <filesystem>
-
+#include "backend/cpu/system_file.h"
 #include "base/bytes.h"
 
 namespace signet::backend::cpu {
-
-/// Where the kernel tells; replaced by folders of made-up files in tests.
-struct SystemRoots {
-  std::filesystem::path proc = "/proc";
-  std::filesystem::path cgroup = "/sys/fs/cgroup";
-};
 
 /// Resource limits on the process's memory; `Bytes::Overflow()` is none.
 struct ProcessLimits {
@@ -24,6 +17,9 @@ struct ProcessLimits {
 
 /// MemTotal; zero if it cannot be read.
 Bytes TotalMemory(const SystemRoots& roots = {});
+
+/// The least of MemTotal, each control group's limit and each resource limit.
+Bytes MemoryLimit(const SystemRoots& roots, const ProcessLimits& limits);
 
 /// The least of MemAvailable, each control group's limit minus its use (version
 /// 1 and 2, the group and its parents), and each resource limit minus its use.

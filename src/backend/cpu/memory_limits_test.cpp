@@ -53,6 +53,15 @@ TEST_F(MemoryLimitsTest, WithoutLimitsIsWhatTheMachineHas) {
   EXPECT_EQ(AvailableGiB(), 40u);
 }
 
+TEST_F(MemoryLimitsTest, TheLimitIsTheLeastThereIs) {
+  EXPECT_EQ(MemoryLimit(roots(), {}), Bytes(64 * kGiB));
+  Write("proc/self/cgroup", "0::/user/job\n");
+  Write("cgroup/user/memory.max", GiB(10));
+  Write("cgroup/user/job/memory.max", "max\n");
+  EXPECT_EQ(MemoryLimit(roots(), {}), Bytes(10 * kGiB));
+  EXPECT_EQ(MemoryLimit(roots(), {.data = Bytes(8 * kGiB)}), Bytes(8 * kGiB));
+}
+
 TEST_F(MemoryLimitsTest, ControlGroupOfVersion2) {
   Write("proc/self/cgroup", "0::/user/job\n");
   Write("cgroup/user/job/memory.max", GiB(10));
