@@ -1,6 +1,7 @@
 #pragma once
 // Loaded models. Engine and Model are shared handles; their calls may come
-// from any thread. No exceptions, no globals.
+// from any thread. No exceptions, no globals: any call that returns a Result
+// may end in a Failure of kind kMemory.
 
 #include <cstdint>
 #include <functional>
@@ -14,16 +15,17 @@
 
 namespace signet {
 
+/// Bytes of weights.
 struct LoadProgress {
   uint64_t done_bytes;
   uint64_t total_bytes;
 };
 
-/// Sampling parameters. Temperature 0 is greedy.
+/// Sampling parameters. Temperature 0 is greedy: the likeliest token.
 struct Sampling {
-  float temperature = 0.0f;
-  int32_t top_k = 0;   // 0: no limit
-  float top_p = 1.0f;  // 1: no limit
+  float temperature = 0.0f;  // at least 0
+  int32_t top_k = 0;         // 0: no limit
+  float top_p = 1.0f;        // over 0; 1: no limit
   uint64_t seed = 0;
 };
 
@@ -40,8 +42,9 @@ class Model {
   Sampling default_sampling() const;
   /// Stop ids of config.json, generation_config.json and
   /// tokenizer_config.json together, ascending.
-  std::vector<int32_t> stop_ids() const;
-  std::string contract_id() const;
+  const std::vector<int32_t>& stop_ids() const;
+  /// Of the plan that was loaded.
+  const std::string& contract_id() const;
   /// Frees the weights. Idempotent. A Failure of kind kState while sessions
   /// are alive.
   Result<void> Unload();
@@ -56,7 +59,9 @@ class Model {
 };
 
 struct EngineOptions {
-  int threads = 0;  // 0: as many as the machine (and its cgroup) has
+  /// Threads of a session, shared by the ranks that run here; 0: as many as
+  /// this process may use, by its affinity and its cgroup.
+  int threads = 0;
   /// Refuses a model with any weight that is not finite. Without it only the
   /// norms, routers and decays are looked at, which every token meets.
   bool verify_files = false;
@@ -64,18 +69,23 @@ struct EngineOptions {
 
 class Engine {
  public:
+  /// kPlanOptionInvalid for a number of threads that is out of range.
   static Result<Engine> Make(const EngineOptions& options);
 
   /// Admits the plan's memory, then loads as one transaction: on any error
   /// nothing of it remains and models already loaded are untouched. Files that
-  /// changed since Source::Open are a Failure. `progress` may be empty; it is
-  /// called from this thread.
+  /// changed since Source::Open are a Failure. Blocks until the weights are
+  /// in place. `progress` may be empty; it is called from this thread. Refuses
+  /// with kMemoryShort; fails with kIo, kChangedFile, kMemory, kDevice.
   Result<Model> Load(const Plan& plan,
                      const std::function<void(const LoadProgress&)>& progress);
 
   struct Impl;
 
  private:
+  Result<Model> LoadTogether(
+      const Plan& plan,
+      const std::function<void(const LoadProgress&)>& progress);
   Result<Model> LoadHere(
       const Plan& plan,
       const std::function<void(const LoadProgress&)>& progress);

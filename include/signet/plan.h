@@ -49,29 +49,36 @@ struct SealingFigures {
 class Plan {
  public:
   /// Admission, plan, lowering and sealing. Fails with every rejection of the
-  /// first stage that refuses. Lack of memory is not a failure here: the plan
-  /// exists and Admission() says what is short.
+  /// first stage that refuses. What the plan would need and the machine lacks
+  /// is not a failure here: the plan exists and Admission() says what is short.
+  /// Failure: kMemory, for the plan itself; kDevice and kState in a world.
   static Result<Plan> Make(const Source& source, const PlanOptions& options);
 
   /// kMemoryShort, with the shortfall a device and class, when the plan does
-  /// not fit now. Engine::Load asks again.
+  /// not fit when it was made. Engine::Load asks again.
   Result<void> Admission() const;
-  std::string contract_id() const;  // 32 hexadecimal digits
+  /// 32 hexadecimal digits; valid, as the next, as long as a handle on this
+  /// plan.
+  const std::string& contract_id() const;
   SealingFigures sealing() const;
   /// `cpu:0`, ... in rank order.
-  std::vector<std::string> devices() const;
-  /// The whole plan for people, or as one JSON object.
-  std::string Text() const;
-  std::string Json() const;
+  const std::vector<std::string>& devices() const;
+  /// The whole plan for people. Failure: kMemory.
+  Result<std::string> Text() const;
+  /// The same as one JSON object; out of memory as Source::InspectJson.
+  Result<std::string> Json() const;
   /// The sealed program of a rank: the smallest decode bucket that holds
   /// `rows` sequences, or the smallest prefill chunk that holds `rows` tokens
-  /// (0: the largest).
+  /// (0: the largest). kPlanOptionInvalid for a rank or a number of rows that
+  /// the plan has no program for.
   Result<std::string> ProgramText(int rank, ShapeKind kind, int64_t rows) const;
 
   struct Impl;
 
  private:
   friend class Engine;
+  static Result<Plan> MakeHere(const Source& source,
+                               const PlanOptions& options);
   static Result<Plan> MakeTogether(const Source& source,
                                    const PlanOptions& options);
   explicit Plan(std::shared_ptr<const Impl> impl);

@@ -1,7 +1,7 @@
 #pragma once
 // Generation. A Session owns the state of its sequence slots (KV, recurrent,
 // conv); one thread drives it. Only Abort may come from another thread or a
-// signal handler.
+// signal handler. Several sessions of one model may run at once.
 
 #include <cstdint>
 #include <memory>
@@ -25,6 +25,7 @@ struct Request {
   std::vector<std::string> stops;  // generation ends before any of them
   bool ignore_eos = false;
   /// Key of the random numbers beside seed and position: the caller's number.
+  /// Requests of one seed that differ in it draw independently.
   uint32_t sequence = 0;
 };
 
@@ -47,15 +48,17 @@ struct TokenEvent {
 struct EndEvent {
   size_t request;
   Finish finish;
-  std::string_view text;       // what the decoder still held back
-  std::optional<Error> error;  // kError
-  bool context_full = false;   // kLength because the context ended
-  int64_t prompt_tokens = 0;
+  std::string_view text;                // what the decoder still held back
+  std::optional<Error> error;           // kError
+  bool context_full = false;            // kLength because the context ended
+  int64_t prompt_tokens = 0;            // ids of the prompt
   int64_t tokens = 0;                   // generated, the stop id not counted
   double first_token_ms = 0;            // from Generate to the first token
   double decode_tokens_per_second = 0;  // after the first token; 0 if under 2
 };
 
+/// Told of a Generate while it runs, on its thread. Views are valid during the
+/// call alone. It must not throw, and must not call the session but for Abort.
 class Sink {
  public:
   virtual ~Sink() = default;
@@ -65,7 +68,9 @@ class Sink {
 
 class Session {
  public:
-  /// State for `slots` sequences, 1 ... the plan's batch.
+  /// State for `slots` sequences, 1 ... the plan's batch, and the threads that
+  /// run them. kRequestInvalid for another number; Failure: kMemory, kDevice,
+  /// and kState once the model is unloaded.
   static Result<Session> Make(const Model& model, int64_t slots);
   Session(Session&&) noexcept;
   Session& operator=(Session&&) noexcept;
@@ -73,7 +78,9 @@ class Session {
 
   /// Runs the requests to their ends, as many at once as there are slots; each
   /// gets exactly one EndEvent. Fails without any event when a request is
-  /// refused (kRequestInvalid, kPromptTooLong) or the session needs a Reset.
+  /// refused (kRequestInvalid, kPromptTooLong), memory to begin with is short,
+  /// or the session needs a Reset (kState): it does after an EndEvent of
+  /// kError.
   Result<void> Generate(std::span<const Request> requests, Sink& sink);
   /// Ends the running Generate at its next step, or the next Generate when none
   /// runs: every unfinished request gets kAborted. Reset forgets it.
@@ -85,6 +92,7 @@ class Session {
   struct Impl;
 
  private:
+  static Result<Session> MakeHere(const Model& model, int64_t slots);
   explicit Session(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };

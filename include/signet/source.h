@@ -28,27 +28,33 @@ struct ModelListing {
   std::optional<std::filesystem::path> folder;  // unset: not on this machine
 };
 
-/// The registry, in its order.
-std::vector<ModelListing> ListModels(const SearchPaths& paths);
+/// The registry, in its order. Failure: kMemory.
+Result<std::vector<ModelListing>> ListModels(const SearchPaths& paths);
 
 class Source {
  public:
   /// A folder in the Hugging Face layout, or a registry name. Everything that
-  /// is wrong with the files is refused here, with its place.
+  /// is wrong with the files is refused here, with its place. Failure: kIo,
+  /// kMemory.
   static Result<Source> Open(std::string_view path_or_name,
                              const SearchPaths& paths);
 
-  std::string folder() const;
+  /// As it was found; valid as long as a handle on this source.
+  const std::string& folder() const;
   bool has_tokenizer() const;
   bool has_chat_template() const;
-  /// The manifest, for people and as one JSON object.
-  std::string InspectText() const;
-  std::string InspectJson() const;
+  /// The manifest, for people. Failure: kMemory.
+  Result<std::string> InspectText() const;
+  /// The manifest as one JSON object. The JSON library takes memory also to
+  /// give some back; where it gets none then, it ends the process.
+  Result<std::string> InspectJson() const;
 
   struct Impl;
 
  private:
   friend class Plan;
+  static Result<Source> OpenHere(std::string_view path_or_name,
+                                 const SearchPaths& paths);
   explicit Source(std::shared_ptr<const Impl> impl);
   std::shared_ptr<const Impl> impl_;
 };
@@ -67,7 +73,9 @@ struct SynthRequest {
   const std::atomic<bool>* stop = nullptr;
 };
 
-/// A sentence of what was written. Nothing is left behind on failure.
+/// A sentence of what was written. Nothing is left behind on failure. Blocks
+/// until all is written; any thread. Failure: kIo, kAborted, kMemory; out of
+/// memory it may end the process, as InspectJson.
 Result<std::string> Synthesize(const SynthRequest& request);
 
 }  // namespace signet

@@ -26,7 +26,7 @@ class World {
   /// differ.
   static Result<World> JoinMpi(const WorldOptions& options);
 
-  int rank() const;
+  int rank() const;  // 0 ... size() - 1
   int size() const;
   /// Tells the others of an error that this process alone may have met; theirs
   /// then end in it. Gives back what all of them end in.
@@ -34,7 +34,8 @@ class World {
   /// Whether a rank was lost: then nothing can be shared any more, and the run
   /// can only be aborted.
   bool lost() const;
-  /// The orderly end, together with all others; nothing may follow.
+  /// The orderly end, together with all others; nothing may follow. Failure:
+  /// kState when a rank was lost.
   Result<void> Leave();
   /// Ends all processes at once, after output is flushed.
   [[noreturn]] void Abort(int exit_code);
@@ -45,6 +46,7 @@ class World {
   friend class Plan;
   friend class Engine;
   friend class Session;
+  static Result<World> Join(const WorldOptions& options);
   explicit World(std::shared_ptr<Impl> impl);
   std::shared_ptr<Impl> impl_;
 };

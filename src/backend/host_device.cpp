@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <new>
 #include <system_error>
 #include <utility>
 
@@ -44,7 +45,12 @@ Result<FileMapping> HostDevice::Map(int fd, Bytes size,
                 fmt::format("cannot map file: {}", SystemError(code)));
   }
   const std::lock_guard lock(mutex_);
-  held_.emplace(static_cast<const std::byte*>(mapped), size);
+  try {
+    held_.emplace(static_cast<const std::byte*>(mapped), size);
+  } catch (const std::bad_alloc&) {
+    munmap(mapped, size.value());
+    throw;
+  }
   ++counts_.maps;
   counts_.mapped += size;
   return FileMapping(this, static_cast<const std::byte*>(mapped), size);

@@ -30,8 +30,10 @@ class InspectCommand : public Command {
     const Result<Source> source =
         Source::Open(model_, SearchPathsOfEnvironment());
     if (!source) return Report(source.error(), json_);
-    return PrintResult(WithFinalNewline(json_ ? source->InspectJson()
-                                              : source->InspectText()));
+    const Result<std::string> text =
+        json_ ? source->InspectJson() : source->InspectText();
+    if (!text) return Report(text.error(), json_);
+    return PrintResult(WithFinalNewline(*text));
   }
 
  private:

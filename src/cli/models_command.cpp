@@ -12,6 +12,7 @@
 #include "cli/environment.h"
 #include "cli/flags.h"
 #include "cli/json_output.h"
+#include "cli/report.h"
 #include "cli/standard_output.h"
 #include "signet/source.h"
 
@@ -64,9 +65,10 @@ class ModelsCommand : public Command {
 
   int Run() override {
     const SearchPaths paths = SearchPathsOfEnvironment();
-    const std::vector<ModelListing> models = ListModels(paths);
-    if (json_) return PrintResult(ModelsJson(models, paths));
-    return PrintResult(Table(models) + "\nLooked in:\n" +
+    const Result<std::vector<ModelListing>> models = ListModels(paths);
+    if (!models) return Report(models.error(), json_);
+    if (json_) return PrintResult(ModelsJson(*models, paths));
+    return PrintResult(Table(*models) + "\nLooked in:\n" +
                        Place("$SIGNET_MODELS", paths.models) +
                        Place("hub cache", paths.hub) +
                        Place("demo", paths.demo));

@@ -48,8 +48,10 @@ class PlanCommand : public Command {
     if (!plan) return Report(plan.error(), json_);
 
     const Result<void> admission = plan->Admission();
-    const int printed = PrintResult(json_ ? PlanJson(plan->Json(), admission)
-                                          : WithFinalNewline(plan->Text()));
+    const Result<std::string> text = json_ ? plan->Json() : plan->Text();
+    if (!text) return Report(text.error(), json_);
+    const int printed = PrintResult(json_ ? PlanJson(*text, admission)
+                                          : WithFinalNewline(*text));
     if (printed != kExitDone) return printed;
     const SealingFigures sealing = plan->sealing();
     fmt::print(stderr,

@@ -6,6 +6,7 @@
 #include "backend/cpu/cpu_device.h"
 #include "backend/gpu_devices.h"
 #include "base/result.h"
+#include "engine/boundary.h"
 #include "engine/device_factory.h"
 #include "engine/engine_impl.h"
 #include "engine/threads.h"
@@ -71,10 +72,17 @@ Result<Engine> MakeEngine(const EngineOptions& options, DeviceFactory factory) {
 }
 
 Result<Engine> Engine::Make(const EngineOptions& options) {
-  return MakeEngine(options, MachineDevices());
+  return AtBoundary("engine",
+                    [&] { return MakeEngine(options, MachineDevices()); });
 }
 
 Result<Model> Engine::Load(
+    const Plan& plan,
+    const std::function<void(const LoadProgress&)>& progress) {
+  return AtBoundary("load", [&] { return LoadTogether(plan, progress); });
+}
+
+Result<Model> Engine::LoadTogether(
     const Plan& plan,
     const std::function<void(const LoadProgress&)>& progress) {
   const Plan::Impl& made = *plan.impl_;

@@ -1,6 +1,7 @@
 #include <utility>
 
 #include "base/result.h"
+#include "engine/boundary.h"
 #include "engine/engine_impl.h"
 #include "signet/engine.h"
 
@@ -9,11 +10,13 @@ namespace signet {
 Model::Model(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 Result<std::vector<int32_t>> Model::Encode(std::string_view text) const {
-  if (!impl_->tokenizer) {
-    return Reject(RejectionCode::kRequestInvalid, "prompt",
-                  "the checkpoint has no tokenizer.json; give token ids");
-  }
-  return impl_->tokenizer->Encode(text);
+  return AtBoundary("encode", [&]() -> Result<std::vector<int32_t>> {
+    if (!impl_->tokenizer) {
+      return Reject(RejectionCode::kRequestInvalid, "prompt",
+                    "the checkpoint has no tokenizer.json; give token ids");
+    }
+    return impl_->tokenizer->Encode(text);
+  });
 }
 
 bool Model::has_tokenizer() const { return impl_->tokenizer != nullptr; }
@@ -30,18 +33,20 @@ Sampling Model::default_sampling() const {
           .top_p = config.top_p};
 }
 
-std::vector<int32_t> Model::stop_ids() const { return impl_->stop_ids; }
+const std::vector<int32_t>& Model::stop_ids() const { return impl_->stop_ids; }
 
-std::string Model::contract_id() const {
-  return impl_->plan->plan->contract_id().Hex();
+const std::string& Model::contract_id() const {
+  return impl_->plan->contract_id;
 }
 
 Result<void> Model::Unload() {
   const std::lock_guard lock(impl_->mutex);
   if (impl_->sessions > 0) {
-    return Fail(
-        FailureKind::kState, "unload",
-        "sessions are alive on this model: " + std::to_string(impl_->sessions));
+    return AtBoundary("unload", [&]() -> Result<void> {
+      return Fail(FailureKind::kState, "unload",
+                  "sessions are alive on this model: " +
+                      std::to_string(impl_->sessions));
+    });
   }
   impl_->weights.reset();
   return {};

@@ -9,6 +9,7 @@
 #include "backend/gpu_devices.h"
 #include "base/result.h"
 #include "collective/staging.h"
+#include "engine/boundary.h"
 #include "engine/devices.h"
 #include "engine/plan_impl.h"
 #include "engine/plan_text.h"
@@ -89,6 +90,10 @@ Result<std::shared_ptr<Plan::Impl>> Build(
   auto impl = std::make_shared<Plan::Impl>();
   impl->source = source;
   impl->plan = model_plan;
+  impl->contract_id = model_plan->contract_id().Hex();
+  for (int r = 0; r < mesh.num_ranks(); ++r) {
+    impl->devices.push_back(DeviceName(mesh.device(Rank(r))));
+  }
   RejectionList rejections;
   const auto start = std::chrono::steady_clock::now();
   for (std::vector<step::ProgramDraft>& rank_drafts : drafts) {
@@ -118,9 +123,34 @@ Result<std::shared_ptr<Plan::Impl>> Build(
   return impl;
 }
 
-}  // namespace
-
-namespace {
+// The smallest program of `kind` that holds `rows`, as ProgramText has it.
+Result<std::string> FindText(const Plan::Impl& made, int rank, ShapeKind kind,
+                             int64_t rows) {
+  if (rank < 0 || rank >= made.plan->mesh().num_ranks()) {
+    return Reject(RejectionCode::kPlanOptionInvalid, "--rank",
+                  "the mesh has no such rank", std::to_string(rank),
+                  "0 ... " + std::to_string(made.plan->mesh().num_ranks() - 1));
+  }
+  const plan::ShapeKind wanted = kind == ShapeKind::kDecode
+                                     ? plan::ShapeKind::kDecode
+                                     : plan::ShapeKind::kPrefill;
+  const step::SealedProgram* best = nullptr;
+  for (const step::SealedProgram& program :
+       made.programs[static_cast<size_t>(rank)]) {
+    if (program.shape().kind != wanted) continue;
+    if (rows == 0 || program.shape().rows >= rows) {
+      // Programs ascend by rows: the first that holds them, or the last.
+      best = &program;
+      if (rows != 0) break;
+    }
+  }
+  if (best == nullptr) {
+    return Reject(RejectionCode::kPlanOptionInvalid, "--batch",
+                  "no shape of the plan holds this many rows",
+                  std::to_string(rows));
+  }
+  return best->text();
+}
 
 // Each GPU has room of its own.
 Result<void> AdmitGpus(const plan::ModelPlan& plan,
@@ -158,7 +188,13 @@ Result<void> AdmitNow(const plan::ModelPlan& plan,
 Plan::Plan(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
 
 Result<Plan> Plan::Make(const Source& source, const PlanOptions& options) {
-  if (options.world) return MakeTogether(source, options);
+  return AtBoundary("plan", [&] {
+    return options.world ? MakeTogether(source, options)
+                         : MakeHere(source, options);
+  });
+}
+
+Result<Plan> Plan::MakeHere(const Source& source, const PlanOptions& options) {
   SIGNET_ASSIGN_OR_RETURN(const topology::MeshSpec spec,
                           topology::MeshSpec::Parse(options.mesh));
   SIGNET_ASSIGN_OR_RETURN(std::vector<topology::DeviceIdentity> devices,
@@ -191,53 +227,30 @@ Result<Plan> Plan::MakeTogether(const Source& source,
   return Plan(*impl);
 }
 
-Result<void> Plan::Admission() const { return impl_->admission; }
-
-std::string Plan::contract_id() const {
-  return impl_->plan->contract_id().Hex();
+Result<void> Plan::Admission() const {
+  return AtBoundary("plan", [&] { return impl_->admission; });
 }
 
 SealingFigures Plan::sealing() const { return impl_->sealing; }
 
-std::vector<std::string> Plan::devices() const {
-  std::vector<std::string> names;
-  const topology::Mesh& mesh = impl_->plan->mesh();
-  for (int r = 0; r < mesh.num_ranks(); ++r) {
-    names.push_back(DeviceName(mesh.device(Rank(r))));
-  }
-  return names;
+const std::string& Plan::contract_id() const { return impl_->contract_id; }
+
+const std::vector<std::string>& Plan::devices() const { return impl_->devices; }
+
+Result<std::string> Plan::Text() const {
+  return AtBoundary("plan",
+                    [&]() -> Result<std::string> { return PlanText(*impl_); });
 }
 
-std::string Plan::Text() const { return PlanText(*impl_); }
-std::string Plan::Json() const { return PlanJson(*impl_); }
+Result<std::string> Plan::Json() const {
+  return AtBoundary("plan",
+                    [&]() -> Result<std::string> { return PlanJson(*impl_); });
+}
 
 Result<std::string> Plan::ProgramText(int rank, ShapeKind kind,
                                       int64_t rows) const {
-  if (rank < 0 || rank >= impl_->plan->mesh().num_ranks()) {
-    return Reject(
-        RejectionCode::kPlanOptionInvalid, "--rank",
-        "the mesh has no such rank", std::to_string(rank),
-        "0 ... " + std::to_string(impl_->plan->mesh().num_ranks() - 1));
-  }
-  const plan::ShapeKind wanted = kind == ShapeKind::kDecode
-                                     ? plan::ShapeKind::kDecode
-                                     : plan::ShapeKind::kPrefill;
-  const step::SealedProgram* best = nullptr;
-  for (const step::SealedProgram& program :
-       impl_->programs[static_cast<size_t>(rank)]) {
-    if (program.shape().kind != wanted) continue;
-    if (rows == 0 || program.shape().rows >= rows) {
-      // Programs ascend by rows: the first that holds them, or the last.
-      best = &program;
-      if (rows != 0) break;
-    }
-  }
-  if (best == nullptr) {
-    return Reject(RejectionCode::kPlanOptionInvalid, "--batch",
-                  "no shape of the plan holds this many rows",
-                  std::to_string(rows));
-  }
-  return best->text();
+  return AtBoundary("program",
+                    [&] { return FindText(*impl_, rank, kind, rows); });
 }
 
 }  // namespace signet

@@ -20,6 +20,8 @@ struct Plan::Impl {
   std::vector<std::vector<step::SealedProgram>> programs;  // [rank][shape]
   SealingFigures sealing;
   plan::MemoryPlan memory;
+  std::string contract_id;
+  std::vector<std::string> devices;    // [rank], `cpu:0`
   Result<void> admission;              // when the plan was made
   std::shared_ptr<World::Impl> world;  // null: all ranks are threads here
   std::string epoch;                   // of the mesh, between processes

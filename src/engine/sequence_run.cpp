@@ -1,7 +1,10 @@
 #include "engine/sequence_run.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
+
+#include "engine/boundary.h"
 
 namespace signet {
 
@@ -52,11 +55,18 @@ void SequenceRun::MarkToken(double seconds) {
   last_token_ = seconds;
 }
 
-void SequenceRun::End(Finish finish, std::optional<Error> error, Sink& sink) {
+void SequenceRun::End(Finish finish, const Error* error, Sink& sink) {
   std::string text;
-  if (decoder_ && !stopped_by_text_) {
-    text = stops_.Push(decoder_->Finish()).text;
-    text += stops_.Finish();
+  std::optional<Error> told;
+  try {
+    if (error != nullptr) told = *error;
+    if (decoder_ && !stopped_by_text_) {
+      text = stops_.Push(decoder_->Finish()).text;
+      text += stops_.Finish();
+    }
+  } catch (const std::bad_alloc&) {
+    finish = Finish::kError;
+    told = OutOfMemory("generate").value();
   }
   const double decode_seconds = last_token_ - first_token_;
   const bool timed = tokens_ > 1 && decode_seconds > 0;
@@ -64,7 +74,7 @@ void SequenceRun::End(Finish finish, std::optional<Error> error, Sink& sink) {
       {.request = setup_.index,
        .finish = finish,
        .text = text,
-       .error = std::move(error),
+       .error = std::move(told),
        .context_full = context_full_,
        .prompt_tokens = static_cast<int64_t>(setup_.prompt.size()),
        .tokens = tokens_,

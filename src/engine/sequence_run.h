@@ -37,8 +37,9 @@ class SequenceRun {
   /// Takes a drawn token, which stands at `position`, and tells the sink.
   /// Returns how the request ended, if it did.
   std::optional<Finish> Take(int32_t id, int64_t position, Sink& sink);
-  /// The terminal event; exactly once.
-  void End(Finish finish, std::optional<Error> error, Sink& sink);
+  /// The terminal event; exactly once. `error` may be null. Where there is no
+  /// memory for the text held back, the event is an error that says so.
+  void End(Finish finish, const Error* error, Sink& sink);
 
   /// Seconds since the call began, set by the session for the statistics.
   void MarkStart(double seconds) { start_ = seconds; }

@@ -10,6 +10,7 @@
 
 #include "base/result.h"
 #include "engine/bind_ranks.h"
+#include "engine/boundary.h"
 #include "engine/engine_impl.h"
 #include "engine/sequence_run.h"
 #include "engine/world_facts.h"
@@ -66,7 +67,10 @@ struct Session::Impl {
   // Counts this session in on the model, and out.
   struct Guest {
     std::shared_ptr<Model::Impl> model;
-    explicit Guest(std::shared_ptr<Model::Impl> m) : model(std::move(m)) {}
+    /// The caller holds the model's mutex.
+    explicit Guest(std::shared_ptr<Model::Impl> m) : model(std::move(m)) {
+      ++model->sessions;
+    }
     Guest(const Guest&) = delete;
     Guest& operator=(const Guest&) = delete;
     ~Guest() {
@@ -94,7 +98,10 @@ struct Session::Impl {
                                         Clock::time_point start);
   Result<void> Decode(std::vector<SequenceRun*>& active, Sink& sink,
                       Clock::time_point start);
-  void Finished(SequenceRun& run, Finish finish, std::optional<Error> error,
+  Result<std::vector<SequenceRun>> Begin(std::span<const Request> requests);
+  void RunToEnds(std::vector<SequenceRun>& runs,
+                 std::vector<SequenceRun*>& active, Sink& sink);
+  void Finished(SequenceRun& run, Finish finish, const Error* error,
                 Sink& sink);
 };
 
@@ -210,21 +217,22 @@ Result<void> Session::Impl::Decode(std::vector<SequenceRun*>& active,
     const std::optional<Finish> finish =
         active[i]->Take(program->io().sampled[i], rows[i].position + 1, sink);
     active[i]->MarkToken(SecondsSince(start));
-    if (finish) Finished(*active[i], *finish, std::nullopt, sink);
+    if (finish) Finished(*active[i], *finish, nullptr, sink);
   }
   std::erase_if(active,
                 [](const SequenceRun* run) { return !run->slot.has_value(); });
   return {};
 }
 
+// Takes no memory that it could not do without: every request gets its event.
 void Session::Impl::Finished(SequenceRun& run, Finish finish,
-                             std::optional<Error> error, Sink& sink) {
+                             const Error* error, Sink& sink) {
   if (run.slot) {
     state->Release(*run.slot);
     free_slots.push_back(*run.slot);
     run.slot.reset();
   }
-  run.End(finish, std::move(error), sink);
+  run.End(finish, error, sink);
 }
 
 Session::Session(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -233,6 +241,10 @@ Session& Session::operator=(Session&&) noexcept = default;
 Session::~Session() = default;
 
 Result<Session> Session::Make(const Model& model, int64_t slots) {
+  return AtBoundary("session", [&] { return MakeHere(model, slots); });
+}
+
+Result<Session> Session::MakeHere(const Model& model, int64_t slots) {
   const Plan::Impl& made = *model.impl_->plan;
   const plan::PlanOptions& options = made.plan->options();
   if (slots < 1 || slots > options.batch) {
@@ -248,7 +260,6 @@ Result<Session> Session::Make(const Model& model, int64_t slots) {
     if (!weights) {
       return Fail(FailureKind::kState, "session", "the model is unloaded");
     }
-    ++model.impl_->sessions;
     impl->guest = std::make_unique<Impl::Guest>(model.impl_);
   }
   Result<std::unique_ptr<exec::MeshExecutor>> bound =
@@ -266,9 +277,9 @@ Result<Session> Session::Make(const Model& model, int64_t slots) {
   return Session(std::move(impl));
 }
 
-Result<void> Session::Generate(std::span<const Request> requests, Sink& sink) {
-  Impl& self = *impl_;
-  if (self.poisoned) {
+Result<std::vector<SequenceRun>> Session::Impl::Begin(
+    std::span<const Request> requests) {
+  if (poisoned) {
     return Fail(FailureKind::kState, "session",
                 "a step failed; the session needs a reset");
   }
@@ -276,7 +287,7 @@ Result<void> Session::Generate(std::span<const Request> requests, Sink& sink) {
   runs.reserve(requests.size());
   RejectionList rejections;
   for (size_t i = 0; i < requests.size(); ++i) {
-    Result<SequenceRun> run = self.Prepare(requests[i], i);
+    Result<SequenceRun> run = Prepare(requests[i], i);
     if (run) {
       runs.push_back(*std::move(run));
     } else {
@@ -285,51 +296,69 @@ Result<void> Session::Generate(std::span<const Request> requests, Sink& sink) {
   }
   const Result<void> refusal =
       rejections.empty() ? Result<void>() : rejections.Take();
-  if (World::Impl* const world = self.model().plan->world.get()) {
+  if (World::Impl* const world = model().plan->world.get()) {
     SIGNET_RETURN_IF_ERROR(world->Agree("generate", refusal.map([&] {
-      return RequestFacts(*self.model().plan, requests);
+      return RequestFacts(*model().plan, requests);
     })));
   }
   SIGNET_RETURN_IF_ERROR(refusal);
+  return runs;
+}
 
+// `active` has room for as many as there are slots.
+void Session::Impl::RunToEnds(std::vector<SequenceRun>& runs,
+                              std::vector<SequenceRun*>& active, Sink& sink) {
   const Clock::time_point start = Clock::now();
-  std::vector<SequenceRun*> active;
   size_t next = 0;  // first run that has not begun
   // Ends everything unfinished with one cause.
-  const auto end_all = [&](Finish finish, const std::optional<Error>& error) {
-    for (SequenceRun* run : active) self.Finished(*run, finish, error, sink);
+  const auto end_all = [&](Finish finish, const Error* error) {
+    for (SequenceRun* run : active) {
+      // One without a slot had its event before the step failed.
+      if (run->slot) Finished(*run, finish, error, sink);
+    }
     for (; next < runs.size(); ++next) {
-      self.Finished(runs[next], finish, error, sink);
+      Finished(runs[next], finish, error, sink);
     }
     active.clear();
   };
   while (next < runs.size() || !active.empty()) {
-    if (self.abort.load(std::memory_order_relaxed)) {
-      end_all(Finish::kAborted, std::nullopt);
+    if (abort.load(std::memory_order_relaxed)) {
+      end_all(Finish::kAborted, nullptr);
       break;
     }
-    Result<void> stepped;
-    if (next < runs.size() && !self.free_slots.empty()) {
-      SequenceRun& run = runs[next++];
-      run.slot = self.free_slots.back();
-      self.free_slots.pop_back();
-      active.push_back(&run);
-      Result<std::optional<Finish>> finish = self.Prefill(run, sink, start);
-      if (!finish) {
-        stepped = tl::unexpected<Error>(std::move(finish).error());
-      } else if (*finish) {
-        active.pop_back();
-        self.Finished(run, **finish, std::nullopt, sink);
+    const Result<void> stepped = AtBoundary("generate", [&]() -> Result<void> {
+      if (next == runs.size() || free_slots.empty()) {
+        return Decode(active, sink, start);
       }
-    } else {
-      stepped = self.Decode(active, sink, start);
-    }
+      SequenceRun& run = runs[next++];
+      run.slot = free_slots.back();
+      free_slots.pop_back();
+      active.push_back(&run);
+      SIGNET_ASSIGN_OR_RETURN(const std::optional<Finish> finish,
+                              Prefill(run, sink, start));
+      if (finish) {
+        active.pop_back();
+        Finished(run, *finish, nullptr, sink);
+      }
+      return {};
+    });
     if (!stepped) {
-      self.poisoned = true;
-      end_all(Finish::kError, stepped.error());
+      poisoned = true;
+      end_all(Finish::kError, &stepped.error());
       break;
     }
   }
+}
+
+Result<void> Session::Generate(std::span<const Request> requests, Sink& sink) {
+  Impl& self = *impl_;
+  std::vector<SequenceRun*> active;
+  Result<std::vector<SequenceRun>> runs = AtBoundary("generate", [&] {
+    active.reserve(self.free_slots.size());
+    return self.Begin(requests);
+  });
+  if (!runs) return tl::unexpected<Error>(std::move(runs).error());
+  self.RunToEnds(*runs, active, sink);
   self.abort.store(false, std::memory_order_relaxed);
   return {};
 }

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/result.h"
+#include "engine/boundary.h"
 #include "engine/source_impl.h"
 #include "engine/threads.h"
 #include "model/inspect.h"
@@ -18,21 +19,23 @@ model::SearchPaths RegistryPaths(const SearchPaths& paths) {
 
 }  // namespace
 
-std::vector<ModelListing> ListModels(const SearchPaths& paths) {
-  std::vector<ModelListing> listings;
-  for (const model::FoundModel& found :
-       model::ListModels(RegistryPaths(paths))) {
-    listings.push_back({.name = std::string(found.name),
-                        .hub_name = std::string(found.hub_name),
-                        .folder = found.folder});
-  }
-  return listings;
+Result<std::vector<ModelListing>> ListModels(const SearchPaths& paths) {
+  return AtBoundary("models", [&]() -> Result<std::vector<ModelListing>> {
+    std::vector<ModelListing> listings;
+    for (const model::FoundModel& found :
+         model::ListModels(RegistryPaths(paths))) {
+      listings.push_back({.name = std::string(found.name),
+                          .hub_name = std::string(found.hub_name),
+                          .folder = found.folder});
+    }
+    return listings;
+  });
 }
 
 Source::Source(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
 
-Result<Source> Source::Open(std::string_view path_or_name,
-                            const SearchPaths& paths) {
+Result<Source> Source::OpenHere(std::string_view path_or_name,
+                                const SearchPaths& paths) {
   SIGNET_ASSIGN_OR_RETURN(const std::filesystem::path folder,
                           model::Resolve(path_or_name, RegistryPaths(paths)));
   SIGNET_ASSIGN_OR_RETURN(model::Checkpoint opened,
@@ -52,7 +55,14 @@ Result<Source> Source::Open(std::string_view path_or_name,
   return Source(std::move(impl));
 }
 
-std::string Source::folder() const { return impl_->checkpoint->folder(); }
+Result<Source> Source::Open(std::string_view path_or_name,
+                            const SearchPaths& paths) {
+  return AtBoundary("open", [&] { return OpenHere(path_or_name, paths); });
+}
+
+const std::string& Source::folder() const {
+  return impl_->checkpoint->folder();
+}
 
 bool Source::has_tokenizer() const {
   return impl_->checkpoint->tokenizer_file().has_value();
@@ -62,26 +72,32 @@ bool Source::has_chat_template() const {
   return impl_->checkpoint->has_chat_template();
 }
 
-std::string Source::InspectText() const {
-  return model::InspectText(*impl_->manifest);
+Result<std::string> Source::InspectText() const {
+  return AtBoundary("inspect", [&]() -> Result<std::string> {
+    return model::InspectText(*impl_->manifest);
+  });
 }
 
-std::string Source::InspectJson() const {
-  return model::InspectJson(*impl_->manifest);
+Result<std::string> Source::InspectJson() const {
+  return AtBoundary("inspect", [&]() -> Result<std::string> {
+    return model::InspectJson(*impl_->manifest);
+  });
 }
 
 Result<std::string> Synthesize(const SynthRequest& request) {
-  SIGNET_ASSIGN_OR_RETURN(
-      const model::SynthReport report,
-      model::Synthesize({.config = request.config,
-                         .folder = request.folder,
-                         .layers = request.layers,
-                         .vocab = request.vocab,
-                         .seed = request.seed,
-                         .threads = WorkingThreads(request.threads),
-                         .stop = request.stop,
-                         .sparse = request.sparse}));
-  return report.Text();
+  return AtBoundary("synth", [&]() -> Result<std::string> {
+    SIGNET_ASSIGN_OR_RETURN(
+        const model::SynthReport report,
+        model::Synthesize({.config = request.config,
+                           .folder = request.folder,
+                           .layers = request.layers,
+                           .vocab = request.vocab,
+                           .seed = request.seed,
+                           .threads = WorkingThreads(request.threads),
+                           .stop = request.stop,
+                           .sparse = request.sparse}));
+    return report.Text();
+  });
 }
 
 }  // namespace signet

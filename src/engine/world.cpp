@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "collective/mpi/mpi_world.h"
+#include "engine/boundary.h"
 #include "engine/letter.h"
 #include "engine/world_impl.h"
 
@@ -147,6 +148,10 @@ std::string World::Impl::NextEpoch() {
 World::World(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 Result<World> World::JoinMpi(const WorldOptions& options) {
+  return AtBoundary("mesh", [&] { return Join(options); });
+}
+
+Result<World> World::Join(const WorldOptions& options) {
   auto impl = std::make_shared<Impl>();
   SIGNET_ASSIGN_OR_RETURN(impl->world, collective::StartMpi(options.deadline));
   // The build first: letters of another may read otherwise.
@@ -169,16 +174,19 @@ int World::rank() const { return impl_->world->rank(); }
 int World::size() const { return impl_->world->size(); }
 
 Error World::Share(const Error& error) {
-  const Result<std::vector<Facts>> met =
-      impl_->Meet("error", tl::unexpected<Error>(error));
-  return met ? error : met.error();
+  const Result<void> met = AtBoundary("mesh", [&]() -> Result<void> {
+    const Result<std::vector<Facts>> letters =
+        impl_->Meet("error", tl::unexpected<Error>(error));
+    return tl::unexpected<Error>(letters ? error : letters.error());
+  });
+  return met.error();
 }
 
 bool World::lost() const { return impl_->lost; }
 
 Result<void> World::Leave() {
   if (impl_->lost) return Fail(FailureKind::kState, "mesh", "a rank was lost");
-  return impl_->world->Leave();
+  return AtBoundary("mesh", [&] { return impl_->world->Leave(); });
 }
 
 void World::Abort(int exit_code) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <atomic>
+#include <new>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -65,10 +66,15 @@ struct MeshExecutor::State {
 
   void RunRank(RankDriver& rank) {
     rank.error.reset();
-    Result<void> result =
-        rank.executor->Run(ProgramOf(rank), job.rows, job.sampling);
-    if (result) return;
-    rank.error = std::move(result).error();
+    try {
+      Result<void> result =
+          rank.executor->Run(ProgramOf(rank), job.rows, job.sampling);
+      if (result) return;
+      rank.error = std::move(result).error();
+    } catch (const std::bad_alloc&) {
+      // A driver is a thread: nothing above it could catch this.
+      rank.error = Failure{FailureKind::kMemory, "mesh", "out of memory"};
+    }
     const RankDriver* none = nullptr;
     first_failed.compare_exchange_strong(none, &rank);
     // Peers that still wait for this rank must not.
@@ -166,6 +172,7 @@ Result<std::unique_ptr<MeshExecutor>> MeshExecutor::Make(
   // that did when one does not.
   std::unique_ptr<MeshExecutor> executor(new MeshExecutor(std::move(state)));
   State* shared = executor->state_.get();
+  shared->threads.reserve(shared->here.size());  // a started one has its place
   for (size_t i = 1; i < shared->here.size(); ++i) {
     const size_t r = shared->here[i];
     SIGNET_ASSIGN_OR_RETURN(std::thread driver,

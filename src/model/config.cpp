@@ -366,7 +366,7 @@ Result<const json*> TextConfigOf(const json& top, Family family,
 
 Result<ModelConfig> ParseConfig(std::string_view text,
                                 const std::string& path) {
-  const tl::expected<json, JsonFault> parsed = ParseStrictJson(text);
+  const tl::expected<JsonTree, JsonFault> parsed = ParseStrictJson(text);
   if (!parsed.has_value()) {
     return Reject(RejectionCode::kJsonInvalid, path, parsed.error().message,
                   parsed.error().duplicate_key.value_or(""));

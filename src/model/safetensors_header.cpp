@@ -71,7 +71,7 @@ class HeaderParser {
       return Reject(RejectionCode::kHeaderInvalid, path_,
                     "the header does not begin with '{'");
     }
-    tl::expected<json, JsonFault> parsed = ParseStrictJson(text);
+    tl::expected<JsonTree, JsonFault> parsed = ParseStrictJson(text);
     if (!parsed.has_value()) return RejectJson(parsed.error());
     for (const auto& [name, value] : parsed->items()) {
       if (name == "__metadata__") {

@@ -31,7 +31,7 @@ bool IsPlainFileName(const std::string& name) {
 
 Result<ShardIndex> ReadShardIndex(const OpenedFile& file) {
   SIGNET_ASSIGN_OR_RETURN(const std::string text, file.ReadAll(kMaxIndexBytes));
-  const tl::expected<json, JsonFault> parsed = ParseStrictJson(text);
+  const tl::expected<JsonTree, JsonFault> parsed = ParseStrictJson(text);
   if (!parsed.has_value()) {
     return Reject(RejectionCode::kJsonInvalid, file.path(),
                   parsed.error().message,

@@ -14,7 +14,7 @@ using nlohmann::json;
 /// Builds the document and stops at the first fault.
 class Builder final : public nlohmann::json_sax<json> {
  public:
-  json root;
+  JsonTree root;
   JsonFault fault;
 
   bool null() override { return Put(nullptr) != nullptr; }
@@ -63,7 +63,7 @@ class Builder final : public nlohmann::json_sax<json> {
       return nullptr;
     }
     if (open_.empty()) {
-      root = json(std::forward<Value>(value));
+      root = JsonTree(json(std::forward<Value>(value)));
       return &root;
     }
     if (member_ != nullptr) {
@@ -95,7 +95,7 @@ class Builder final : public nlohmann::json_sax<json> {
 
 }  // namespace
 
-tl::expected<json, JsonFault> ParseStrictJson(std::string_view text) {
+tl::expected<JsonTree, JsonFault> ParseStrictJson(std::string_view text) {
   // The library takes a NUL for the end of the text and ignores what follows.
   if (const size_t nul = text.find('\0'); nul != std::string_view::npos) {
     return tl::unexpected(

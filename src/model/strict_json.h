@@ -9,6 +9,8 @@
 #include <string_view>
 #include <tl/expected.hpp>
 
+#include "base/json_tree.h"
+
 namespace signet::model {
 
 /// Why a text was not taken.
@@ -23,7 +25,7 @@ inline constexpr int kMaxJsonDepth = 64;
 /// Values of one text; a header of 500,000 tensors has fewer.
 inline constexpr int64_t kMaxJsonValues = 5'000'000;
 
-tl::expected<nlohmann::json, JsonFault> ParseStrictJson(std::string_view text);
+tl::expected<JsonTree, JsonFault> ParseStrictJson(std::string_view text);
 
 /// `value` for a message: its JSON text, cut to a readable length.
 std::string Shown(const nlohmann::json& value);

@@ -144,7 +144,7 @@ Result<SynthConfig> PrepareSynthConfig(const SynthOptions& options) {
   SIGNET_ASSIGN_OR_RETURN(const ModelConfig original,
                           ParseConfig(source.text, source.where));
   SynthConfig config;
-  config.json = *ParseStrictJson(source.text);
+  config.json = static_cast<json&&>(*ParseStrictJson(source.text));
   Editor editor(&config.json);
   editor.SetNaming(options.naming);
   if (options.layers) editor.SetLayers(*options.layers);

@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <exception>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <system_error>
 #include <thread>
@@ -85,6 +87,21 @@ class ChunkWriter {
 
   /// Runs in every thread until no chunk is left or one has failed.
   void Run() {
+    try {
+      WriteChunks();
+    } catch (const std::bad_alloc&) {
+      Keep(Failure{FailureKind::kMemory, "synth", "out of memory"});
+    }
+  }
+
+  /// After all threads have ended.
+  Result<void> Outcome() {
+    if (error_) return tl::unexpected<Error>(*std::move(error_));
+    return {};
+  }
+
+ private:
+  void WriteChunks() {
     std::vector<uint16_t> values;
     while (!has_failed_.load(std::memory_order_relaxed)) {
       const size_t i = next_.fetch_add(1, std::memory_order_relaxed);
@@ -104,13 +121,6 @@ class ChunkWriter {
     }
   }
 
-  /// After all threads have ended.
-  Result<void> Outcome() {
-    if (error_) return tl::unexpected<Error>(*std::move(error_));
-    return {};
-  }
-
- private:
   // The first error ends all threads.
   void Keep(Error error) {
     const std::lock_guard lock(mutex_);
@@ -163,8 +173,13 @@ Result<void> WriteShards(const std::filesystem::path& folder,
   ChunkWriter writer(chunks, seed, stop);
   {
     std::vector<std::jthread> threads;
-    for (int i = 1; i < num_threads; ++i) {
-      threads.emplace_back([&writer] { writer.Run(); });
+    threads.reserve(static_cast<size_t>(num_threads));
+    try {
+      for (int i = 1; i < num_threads; ++i) {
+        threads.emplace_back([&writer] { writer.Run(); });
+      }
+    } catch (const std::exception&) {
+      // As many as the system gives: any number writes the same bytes.
     }
     writer.Run();
   }

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/json_tree.h"
 #include "text/file_issues.h"
 
 namespace signet::text {
@@ -26,7 +27,7 @@ struct TokenizerDocument {
   std::vector<Merge> merges;      // model.merges, either of its two forms
   bool has_vocab = false;         // model.vocab is there and an object
   bool has_merges = false;        // model.merges is there and a list
-  nlohmann::json rest = nlohmann::json::object();  // all but these two
+  JsonTree rest{nlohmann::json::object()};  // all but these two
 };
 
 inline constexpr int32_t kMaxTokenId = (1 << 24) - 1;

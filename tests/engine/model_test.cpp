@@ -89,7 +89,7 @@ TEST(Plan, RefusesWhatItCannotServeByName) {
 TEST(Plan, P4_AShortageIsToldWithThePlan) {
   const Plan plan = DemoPlan({.context = 4096, .batch = 4096});
   EXPECT_TRUE(Refuses(plan.Admission(), RejectionCode::kMemoryShort));
-  EXPECT_NE(plan.Text().find("contract "), std::string::npos);
+  EXPECT_NE(ValueOrDie(plan.Text()).find("contract "), std::string::npos);
   Engine engine = ValueOrDie(Engine::Make({.threads = 1}));
   EXPECT_TRUE(Refuses(engine.Load(plan, {}), RejectionCode::kMemoryShort));
 }

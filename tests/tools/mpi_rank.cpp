@@ -294,7 +294,7 @@ int Memory(const std::string& model, const std::string& mesh) {
     const Result<Session> session = Session::Make(*loaded, 1);
     if (!session) return End(*world, session.error());
     const auto planned = nlohmann::json::parse(
-        plan->Json())["ranks"][static_cast<size_t>(rank)]["steady"];
+        plan->Json().value())["ranks"][static_cast<size_t>(rank)]["steady"];
     for (const MemoryClass memory_class : kAllMemoryClasses) {
       if (memory_class == MemoryClass::kMapped) continue;
       Bytes held;

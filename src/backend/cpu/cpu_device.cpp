@@ -7,11 +7,12 @@
 
 #include <algorithm>
 #include <chrono>
-#include <fstream>
+#include <new>
 #include <utility>
 
 #include "backend/cpu/cpu_kernels.h"
 #include "backend/cpu/memory_limits.h"
+#include "backend/cpu/system_file.h"
 #include "backend/cpu/thread_pool.h"
 #include "backend/host_device.h"
 #include "base/check.h"
@@ -24,10 +25,9 @@ constexpr uint64_t kHugePage = uint64_t{2} << 20;
 uint64_t PageSize() { return static_cast<uint64_t>(sysconf(_SC_PAGESIZE)); }
 
 std::string FirstWord(const char* path) {
-  std::ifstream file(path);
-  std::string word;
-  file >> word;
-  return word;
+  std::string text = SystemFile(path);
+  text.resize(std::min(text.find_first_of(" \t\n"), text.size()));
+  return text;
 }
 
 // The machine's own id; a container without one has the id of its boot.
@@ -83,7 +83,12 @@ class CpuDevice final : public HostDevice {
     if (data == nullptr) return refuse();
     // A hint: fewer translation misses over large arenas.
     if (huge) madvise(data, reserved.value(), MADV_HUGEPAGE);
-    CountAllocation(data, reserved, memory_class, size);
+    try {
+      CountAllocation(data, reserved, memory_class, size);
+    } catch (const std::bad_alloc&) {
+      munmap(data, reserved.value());
+      return refuse();
+    }
     return Memory(this, data, data, size, reserved, memory_class);
   }
 

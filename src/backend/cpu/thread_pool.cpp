@@ -1,7 +1,7 @@
 #include "backend/cpu/thread_pool.h"
 
 #include <atomic>
-#include <system_error>
+#include <exception>
 #include <thread>
 #include <vector>
 
@@ -110,7 +110,7 @@ ThreadPool::ThreadPool(int num_threads) : state_(std::make_unique<State>()) {
       state_->workers.emplace_back(
           [state = state_.get(), thread] { state->Work(thread); });
     }
-  } catch (const std::system_error&) {
+  } catch (const std::exception&) {
     // As many as the system gives: fewer threads change the time, no result.
   }
 }
