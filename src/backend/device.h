@@ -116,6 +116,8 @@ struct DeviceFacts {
   std::string identity;      // tells physical devices apart (contract M4)
   std::string architecture;  // "AVX3", "sm_90"
   Bytes memory;              // in all
+  std::string model;         // "NVIDIA H200"; empty where nobody says
+  std::string pci;           // "0000:3b:00.0"; empty for a CPU
 };
 
 class Device {

@@ -13,6 +13,18 @@ namespace signet::backend {
 
 /// In ordinal order; asks the driver, makes no context.
 std::vector<DeviceFacts> GpuDevices();
+/// Why there are none, one sentence; empty if there are.
+std::string GpuAbsence();
+
+/// How two GPUs reach each other's memory, ordinals ascending.
+struct GpuLink {
+  int first = 0;
+  int second = 0;
+  /// `nvlink`, `pcie`, or `host`: not at all, so through the host's memory.
+  std::string kind;
+};
+/// One a pair of GPUs.
+std::vector<GpuLink> GpuLinks();
 /// What can still be reserved on the GPU of this identity; where the driver
 /// does not say without a context, all that it has.
 Bytes GpuFreeMemory(std::string_view identity);

@@ -41,6 +41,8 @@ constexpr std::array kCommands = {
                  MakeEvidenceCommand},
     CommandEntry{"bench", "Measure how fast a model runs", MakeBenchCommand},
     CommandEntry{"models", "List the models known by name", MakeModelsCommand},
+    CommandEntry{"devices", "List what a plan can be placed on",
+                 MakeDevicesCommand},
     CommandEntry{"synth", "Write a random-weight checkpoint", MakeSynthCommand},
 };
 

@@ -22,6 +22,7 @@ std::unique_ptr<Command> MakeVerifyCommand(CLI::App& app);
 std::unique_ptr<Command> MakeEvidenceCommand(CLI::App& app);
 std::unique_ptr<Command> MakeBenchCommand(CLI::App& app);
 std::unique_ptr<Command> MakeModelsCommand(CLI::App& app);
+std::unique_ptr<Command> MakeDevicesCommand(CLI::App& app);
 std::unique_ptr<Command> MakeSynthCommand(CLI::App& app);
 
 }  // namespace signet::cli

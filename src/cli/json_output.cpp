@@ -109,6 +109,42 @@ std::string ModelsJson(const std::vector<ModelListing>& models,
                  {"demo", paths.demo.string()}}}});
 }
 
+std::string DevicesJson(const DeviceListing& devices) {
+  const CpuListing& cpu = devices.cpu;
+  Json gpus = Json::array();
+  for (const GpuListing& gpu : devices.gpus) {
+    gpus.push_back({{"name", gpu.name},
+                    {"uuid", gpu.uuid},
+                    {"model", gpu.model},
+                    {"pci", gpu.pci},
+                    {"instruction_set", gpu.instruction_set},
+                    {"memory_bytes", gpu.memory_bytes},
+                    {"free_bytes", gpu.free_bytes}});
+  }
+  Json links = Json::array();
+  for (const LinkListing& link : devices.links) {
+    links.push_back(
+        {{"first", link.first}, {"second", link.second}, {"kind", link.kind}});
+  }
+  const auto or_null = [](const std::string& text) {
+    return text.empty() ? Json(nullptr) : Json(text);
+  };
+  return Line({{"cpu",
+                {{"name", cpu.name},
+                 {"uuid", cpu.uuid},
+                 {"model", cpu.model},
+                 {"instruction_set", cpu.instruction_set},
+                 {"cores", cpu.cores},
+                 {"usable_cores", cpu.usable_cores},
+                 {"memory_bytes", cpu.memory_bytes},
+                 {"limit_bytes", cpu.limit_bytes},
+                 {"free_bytes", cpu.free_bytes}}},
+               {"gpus", gpus},
+               {"links", links},
+               {"driver", or_null(devices.driver)},
+               {"no_gpu", or_null(devices.no_gpu)}});
+}
+
 std::string SynthJson(const std::string& folder, const std::string& summary) {
   return Line({{"folder", folder}, {"summary", summary}});
 }

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "signet/devices.h"
 #include "signet/error.h"
 #include "signet/session.h"
 #include "signet/source.h"
@@ -42,6 +43,8 @@ std::string ProgramJson(const std::string& contract, int rank,
 
 std::string ModelsJson(const std::vector<ModelListing>& models,
                        const SearchPaths& paths);
+
+std::string DevicesJson(const DeviceListing& devices);
 
 std::string SynthJson(const std::string& folder, const std::string& summary);
 

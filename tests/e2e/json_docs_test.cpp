@@ -131,6 +131,10 @@ TEST(JsonDocs, Models) {
   ExpectDocumented("models", PrintedKeys({"models"}, 0));
 }
 
+TEST(JsonDocs, Devices) {
+  ExpectDocumented("devices", PrintedKeys({"devices"}, 0));
+}
+
 TEST(JsonDocs, Synth) {
   const auto folder = ScratchFolder("docs") / "synth";
   ExpectDocumented(

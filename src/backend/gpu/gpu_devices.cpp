@@ -28,14 +28,48 @@ std::vector<DeviceFacts> GpuDevices() {
   for (int ordinal = 0; ordinal < count; ++ordinal) {
     cudaDeviceProp properties;
     if (cudaGetDeviceProperties(&properties, ordinal) != gpu::kOk) return {};
-    devices.push_back({.backend = "gpu",
-                       .ordinal = ordinal,
-                       .identity = UuidText(properties.uuid),
-                       .architecture = fmt::format("sm_{}{}", properties.major,
-                                                   properties.minor),
-                       .memory = Bytes(properties.totalGlobalMem)});
+    devices.push_back(
+        {.backend = "gpu",
+         .ordinal = ordinal,
+         .identity = UuidText(properties.uuid),
+         .architecture =
+             fmt::format("sm_{}{}", properties.major, properties.minor),
+         .memory = Bytes(properties.totalGlobalMem),
+         .model = properties.name,
+         .pci = fmt::format("{:04x}:{:02x}:{:02x}.0", properties.pciDomainID,
+                            properties.pciBusID, properties.pciDeviceID)});
   }
   return devices;
+}
+
+std::string GpuAbsence() {
+  int count = 0;
+  const gpu::Status status = cudaGetDeviceCount(&count);
+  if (status == gpu::kOk && count > 0) return {};
+  // The runtime says nothing of the kind where the driver is not there at all.
+  if (!gpu::HasDriver()) return "this machine has no GPU driver";
+  if (status == gpu::kOk) return "the driver shows no GPU";
+  return fmt::format("the driver shows no GPU: {}", cudaGetErrorString(status));
+}
+
+std::vector<GpuLink> GpuLinks() {
+  const std::vector<DeviceFacts> gpus = GpuDevices();
+  std::vector<GpuLink> links;
+  for (const DeviceFacts& first : gpus) {
+    for (const DeviceFacts& second : gpus) {
+      if (first.ordinal >= second.ordinal) continue;
+      int reaches = 0;
+      const bool known = cudaDeviceCanAccessPeer(&reaches, first.ordinal,
+                                                 second.ordinal) == gpu::kOk;
+      const char* kind = "host";
+      if (known && reaches != 0) {
+        kind = gpu::NvmlHasNvLink(first.identity, second.identity) ? "nvlink"
+                                                                   : "pcie";
+      }
+      links.push_back({first.ordinal, second.ordinal, kind});
+    }
+  }
+  return links;
 }
 
 Bytes GpuFreeMemory(std::string_view identity) {

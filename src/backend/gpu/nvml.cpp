@@ -13,6 +13,8 @@ struct NvmlMemory {
   unsigned long long used;
 };
 constexpr int kNvmlSuccess = 0;
+constexpr int kNvmlP2pNvLink = 2;
+constexpr int kNvmlP2pOk = 0;
 
 class Nvml {
  public:
@@ -26,6 +28,8 @@ class Nvml {
   int (*handle_by_uuid)(const char*, NvmlDevice*) = nullptr;
   int (*memory_info)(NvmlDevice, NvmlMemory*) = nullptr;
   int (*driver_version)(char*, unsigned) = nullptr;
+  // Of the two GPUs, what the index names; null in an older library.
+  int (*p2p_status)(NvmlDevice, NvmlDevice, int, int*) = nullptr;
 
  private:
   Nvml() {
@@ -42,6 +46,7 @@ class Nvml {
               find(memory_info, "nvmlDeviceGetMemoryInfo") &&
               find(driver_version, "nvmlSystemGetDriverVersion") &&
               init() == kNvmlSuccess;
+    find(p2p_status, "nvmlDeviceGetP2PStatus");
   }
   bool loaded_ = false;
 };
@@ -58,6 +63,25 @@ std::optional<uint64_t> NvmlFreeBytes(std::string_view uuid) {
     return std::nullopt;
   }
   return memory.free;
+}
+
+bool NvmlHasNvLink(const std::string& first, const std::string& second) {
+  const Nvml& nvml = Nvml::Get();
+  NvmlDevice a = nullptr;
+  NvmlDevice b = nullptr;
+  int status = kNvmlP2pOk;
+  return nvml.loaded() && nvml.p2p_status != nullptr &&
+         nvml.handle_by_uuid(first.c_str(), &a) == kNvmlSuccess &&
+         nvml.handle_by_uuid(second.c_str(), &b) == kNvmlSuccess &&
+         nvml.p2p_status(a, b, kNvmlP2pNvLink, &status) == kNvmlSuccess &&
+         status == kNvmlP2pOk;
+}
+
+bool HasDriver() {
+  void* const library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+  if (library == nullptr) return false;
+  dlclose(library);
+  return true;
 }
 
 std::string NvmlDriverVersion() {

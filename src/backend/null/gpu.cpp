@@ -3,6 +3,8 @@
 namespace signet::backend {
 
 std::vector<DeviceFacts> GpuDevices() { return {}; }
+std::string GpuAbsence() { return "this build has no GPU backend"; }
+std::vector<GpuLink> GpuLinks() { return {}; }
 Bytes GpuFreeMemory(std::string_view) { return {}; }
 std::string GpuDriverVersion() { return {}; }
 

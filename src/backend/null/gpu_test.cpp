@@ -7,6 +7,8 @@ namespace {
 
 TEST(GpuDevices, AreNoneWithoutAToolchain) {
   EXPECT_TRUE(GpuDevices().empty());
+  EXPECT_TRUE(GpuLinks().empty());
+  EXPECT_EQ(GpuAbsence(), "this build has no GPU backend");
 }
 
 }  // namespace
