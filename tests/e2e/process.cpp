@@ -3,8 +3,10 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,6 +19,16 @@ namespace signet::testing {
 namespace {
 
 constexpr std::chrono::seconds kDeadline{120};
+
+bool TakeOneProcessor() {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return false;
+  int first = 0;
+  while (first < CPU_SETSIZE - 1 && !CPU_ISSET(first, &set)) ++first;
+  CPU_ZERO(&set);
+  CPU_SET(first, &set);
+  return sched_setaffinity(0, sizeof set, &set) == 0;
+}
 
 [[noreturn]] void BecomeProgram(const std::string& program,
                                 const Invocation& invocation, int out,
@@ -39,6 +51,13 @@ constexpr std::chrono::seconds kDeadline{120};
       setenv(name.c_str(), value.c_str(), 1);
     }
   }
+  for (const auto& [resource, bytes] : invocation.limits) {
+    const rlimit limit = {bytes, bytes};
+    if (setrlimit(static_cast<__rlimit_resource>(resource), &limit) != 0) {
+      _exit(126);
+    }
+  }
+  if (invocation.one_processor && !TakeOneProcessor()) _exit(126);
   std::vector<char*> arguments = {const_cast<char*>(program.c_str())};
   for (const std::string& argument : invocation.arguments) {
     arguments.push_back(const_cast<char*>(argument.c_str()));

@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <utility>
@@ -26,6 +27,10 @@ struct Invocation {
   std::function<void(pid_t)> on_start;
   bool close_stdin = false;
   bool close_stdout = false;
+  /// Resource limits (RLIMIT_...) that the process begins with, in bytes.
+  std::vector<std::pair<int, uint64_t>> limits;
+  /// It may use one processor, whichever.
+  bool one_processor = false;
   /// Reads this many bytes of standard output, then closes the pipe; 0: all.
   size_t read_at_most = 0;
 };

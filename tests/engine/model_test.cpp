@@ -2,6 +2,11 @@
 // and the life of a loaded model.
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <cstdint>
+#include <fstream>
+#include <string>
 
 #include "engine/demo_engine.h"
 
@@ -40,6 +45,37 @@ TEST(Model, ProgressReachesTheTotal) {
   }));
   EXPECT_EQ(last.done_bytes, last.total_bytes);
   EXPECT_GT(last.total_bytes, 1u << 20);
+}
+
+// The value of a line of /proc/self/status.
+uint64_t OwnDataBytes() {
+  std::ifstream status("/proc/self/status");
+  std::string word;
+  uint64_t kilobytes = 0;
+  while (status >> word && word != "VmData:") continue;
+  status >> kilobytes;
+  return kilobytes * 1024;
+}
+
+TEST(Model, MemoryThatWentAfterThePlanIsRefusedBeforeAWeightIsRead) {
+  Engine engine = ValueOrDie(Engine::Make({.threads = 1}));
+  // Half a gigabyte of keys and values.
+  const Plan plan =
+      DemoPlan({.devices = "cpu", .batch = 64, .decode_buckets = {64}});
+  ASSERT_TRUE(plan.Admission().has_value());
+  int calls = 0;
+  const auto count = [&](const LoadProgress&) { ++calls; };
+
+  rlimit before = {};
+  ASSERT_EQ(getrlimit(RLIMIT_DATA, &before), 0);
+  const rlimit half = {OwnDataBytes() + (uint64_t{256} << 20), before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_DATA, &half), 0);
+  const Result<Model> refused = engine.Load(plan, count);
+  setrlimit(RLIMIT_DATA, &before);
+  EXPECT_TRUE(Refuses(refused, RejectionCode::kMemoryShort));
+  EXPECT_EQ(calls, 0);
+  EXPECT_TRUE(engine.Load(plan, count).has_value());
+  EXPECT_GT(calls, 0);
 }
 
 TEST(Model, SessionSlotsAreWithinTheBatch) {
