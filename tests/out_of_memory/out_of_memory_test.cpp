@@ -20,7 +20,7 @@ namespace {
 // What the walk looks at, per way to fail: the first points one by one, then
 // so many spread over the rest.
 constexpr int64_t kFirstPoints = 10;
-constexpr int64_t kSpreadPoints = 40;
+constexpr int64_t kSpreadPoints = 25;
 
 std::vector<int64_t> PointsOf(int64_t count) {
   std::vector<int64_t> points;
@@ -131,9 +131,9 @@ TEST_P(OutOfMemory, Plan) {
 TEST_P(OutOfMemory, LoadAndSession) {
   const Plan plan = ValueOrDie(Plan::Make(OpenDemo(), options()));
   Walk(
-      "engine", [&] { return Engine::Make({.threads = 4}); },
+      "engine", [&] { return Engine::Make({.threads = 2}); },
       [](const Engine&) { return std::string(); });
-  Engine engine = ValueOrDie(Engine::Make({.threads = 4}));
+  Engine engine = ValueOrDie(Engine::Make({.threads = 2}));
   Walk("load", [&] { return engine.Load(plan, {}); }, ContractOf);
 
   Model model = ValueOrDie(engine.Load(plan, {}));
@@ -172,7 +172,7 @@ class QuietSink : public Sink {
 
 TEST_P(OutOfMemory, Generate) {
   const Plan plan = ValueOrDie(Plan::Make(OpenDemo(), options()));
-  Engine engine = ValueOrDie(Engine::Make({.threads = 4}));
+  Engine engine = ValueOrDie(Engine::Make({.threads = 2}));
   const Model model = ValueOrDie(engine.Load(plan, {}));
   Walk(
       "encode", [&] { return model.Encode("Alice was beginning"); },
