@@ -58,7 +58,7 @@ OUT_OF_REACH = {
 SHARED_PUBLIC = {"error.h", "rejection_code.h", "version.h"}
 API_LEVEL = LEVELS["engine"]
 # Public headers a lower room may include, because it implements them.
-IMPLEMENTED_BELOW = {}
+IMPLEMENTED_BELOW = {"chat.h": ("text",)}
 
 SUFFIXES = {".h", ".cpp", ".cu", ".cuh"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')

@@ -31,12 +31,18 @@ std::optional<int32_t> FindToken(const std::string& content,
   return vocabulary.Find(content);
 }
 
+std::vector<AddedToken> NotSpecial(std::vector<AddedToken> tokens) {
+  std::erase_if(tokens, [](const AddedToken& token) { return token.special; });
+  return tokens;
+}
+
 }  // namespace
 
 struct Tokenizer::Tables {
   Vocabulary vocabulary;
   Bpe bpe;
   LiteralMatcher added;
+  LiteralMatcher added_not_special;
   std::unique_ptr<const Splitter> splitter;
   TokenizerSpec::Normalizer normalizer;
   bool ignore_merges;
@@ -90,14 +96,21 @@ Result<std::shared_ptr<const Tokenizer>> Tokenizer::Parse(
     }
   }
   if (!issues.empty()) return issues.Take();
-  auto tables = std::make_unique<const Tables>(
-      Tables{std::move(vocabulary), *std::move(bpe),
-             LiteralMatcher(spec.added_tokens), std::move(splitter),
-             spec.normalizer, spec.ignore_merges, std::move(eos_ids)});
+  auto tables = std::make_unique<const Tables>(Tables{
+      std::move(vocabulary), *std::move(bpe), LiteralMatcher(spec.added_tokens),
+      LiteralMatcher(NotSpecial(spec.added_tokens)), std::move(splitter),
+      spec.normalizer, spec.ignore_merges, std::move(eos_ids)});
   return std::shared_ptr<const Tokenizer>(new Tokenizer(std::move(tables)));
 }
 
-Result<std::vector<int32_t>> Tokenizer::Encode(std::string_view text) const {
+std::optional<int32_t> Tokenizer::FindAdded(std::string_view name) const {
+  const LiteralMatcher::Match match = tables_->added.Find(name, 0);
+  if (match.length == 0 || match.length != name.size()) return std::nullopt;
+  return match.id;
+}
+
+Result<std::vector<int32_t>> Tokenizer::Encode(std::string_view text,
+                                               Specials specials) const {
   if (text.size() > kMaxTextBytes) {
     return Reject(RejectionCode::kRequestInvalid, "text",
                   "the text is too long", fmt::format("{} bytes", text.size()),
@@ -109,10 +122,13 @@ Result<std::vector<int32_t>> Tokenizer::Encode(std::string_view text) const {
                   fmt::format("text byte {}", invalid), "the text is not UTF-8",
                   fmt::format("0x{:02X}", static_cast<uint8_t>(text[invalid])));
   }
+  const LiteralMatcher& added = specials == Specials::kAreTokens
+                                    ? tables_->added
+                                    : tables_->added_not_special;
   std::vector<int32_t> ids;
   size_t from = 0;
   while (from < text.size()) {
-    const LiteralMatcher::Match match = tables_->added.Find(text, from);
+    const LiteralMatcher::Match match = added.Find(text, from);
     const std::string_view segment = text.substr(from, match.begin - from);
     if (!tables_->EncodeSegment(segment, &ids)) {
       return Reject(RejectionCode::kRequestInvalid,

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -25,11 +26,18 @@ class Tokenizer {
       std::string_view tokenizer_json, std::string_view tokenizer_config_json);
   ~Tokenizer();
 
+  /// Whether the name of a special token in a text is that token.
+  enum class Specials { kAreTokens, kAreText };
+
   /// Ids of `text`; added tokens in it are recognised. No token is added. Time
   /// n log n at worst. kRequestInvalid for text that is not UTF-8 (the byte
   /// offset is in `where`), has 2^31 bytes or more, or on which the regex
   /// exceeds its limits.
-  Result<std::vector<int32_t>> Encode(std::string_view text) const;
+  Result<std::vector<int32_t>> Encode(
+      std::string_view text, Specials specials = Specials::kAreTokens) const;
+
+  /// The added token of this name.
+  std::optional<int32_t> FindAdded(std::string_view name) const;
 
   /// The bytes a token stands for, an added token's literal text included;
   /// empty for an id without a token. Valid as long as the tokenizer.
