@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "signet/chat.h"
 #include "signet/error.h"
 #include "signet/plan.h"
 
@@ -36,12 +37,17 @@ class Model {
   /// Ids of `text`, no template applied, no token added. kRequestInvalid
   /// without a tokenizer or for text that is not UTF-8.
   Result<std::vector<int32_t>> Encode(std::string_view text) const;
+  /// Ids of the rendered conversation, up to where the answer begins. Refused
+  /// as Source::CheckChat does; kRequestInvalid for a conversation that the
+  /// template refuses, or text that is not UTF-8.
+  Result<std::vector<int32_t>> EncodeChat(const Chat& chat) const;
   bool has_tokenizer() const;
   bool has_chat_template() const;
   /// generation_config.json where there is one, else greedy.
   Sampling default_sampling() const;
   /// Stop ids of config.json, generation_config.json and
-  /// tokenizer_config.json together, ascending.
+  /// tokenizer_config.json together, and the end of a turn of a chat template
+  /// that is rendered; ascending.
   const std::vector<int32_t>& stop_ids() const;
   /// Of the plan that was loaded.
   const std::string& contract_id() const;

@@ -12,14 +12,15 @@
 #include <variant>
 #include <vector>
 
+#include "signet/chat.h"
 #include "signet/engine.h"
 #include "signet/error.h"
 
 namespace signet {
 
 struct Request {
-  /// Token ids, or text to encode.
-  std::variant<std::vector<int32_t>, std::string> prompt;
+  /// Token ids, text to encode as it is, or a conversation to render.
+  std::variant<std::vector<int32_t>, std::string, Chat> prompt;
   int64_t max_tokens = 128;  // generated at most; >= 1
   Sampling sampling;
   std::vector<std::string> stops;  // generation ends before any of them

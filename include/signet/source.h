@@ -43,6 +43,10 @@ class Source {
   const std::string& folder() const;
   bool has_tokenizer() const;
   bool has_chat_template() const;
+  /// Whether conversations can be rendered: kRequestInvalid without a chat
+  /// template, kTokenizerUnsupported for one that is not the canonical one of
+  /// Qwen3.5 and Qwen3.6. What the tokenizer lacks shows when it is loaded.
+  Result<void> CheckChat() const;
   /// The manifest, for people. Failure: kMemory.
   Result<std::string> InspectText() const;
   /// The manifest as one JSON object. The JSON library takes memory also to

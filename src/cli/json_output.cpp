@@ -23,6 +23,15 @@ Json ListOf(const Rejections& rejections) {
   return list;
 }
 
+Json ResultOf(const Generated& generated) {
+  return {{"tokens", generated.tokens},
+          {"text", generated.text},
+          {"finish", signet::Name(generated.end.finish)},
+          {"prompt_tokens", generated.end.prompt_tokens},
+          {"ttft_ms", generated.end.first_token_ms},
+          {"decode_tok_s", generated.end.decode_tokens_per_second}};
+}
+
 Json PathOrNull(const std::optional<std::filesystem::path>& path) {
   return path ? Json(path->string()) : Json(nullptr);
 }
@@ -64,16 +73,17 @@ std::string ErrorJson(const Error& error) {
                  {"message", failure.message}}}});
 }
 
-std::string RunJson(const Generated& generated, const std::string& contract,
+std::string RunJson(const std::vector<Generated>& generated, bool is_list,
+                    const std::string& contract,
                     const std::vector<std::string>& devices) {
-  return Line({{"tokens", generated.tokens},
-               {"text", generated.text},
-               {"finish", signet::Name(generated.end.finish)},
-               {"prompt_tokens", generated.end.prompt_tokens},
-               {"ttft_ms", generated.end.first_token_ms},
-               {"decode_tok_s", generated.end.decode_tokens_per_second},
-               {"contract", contract},
-               {"devices", devices}});
+  Json object = ResultOf(generated.front());
+  object["contract"] = contract;
+  object["devices"] = devices;
+  if (is_list) {
+    Json& results = object["results"] = Json::array();
+    for (const Generated& one : generated) results.push_back(ResultOf(one));
+  }
+  return Line(object);
 }
 
 std::string PlanJson(const std::string& plan_json,

@@ -31,7 +31,10 @@ struct Generated {
   EndEvent end;  // its `text` is empty: it is the end of `text` above
 };
 
-std::string RunJson(const Generated& generated, const std::string& contract,
+/// `generated` is not empty; the keys of a single run are of its first entry.
+/// `is_list`: with the key `results`, of every entry.
+std::string RunJson(const std::vector<Generated>& generated, bool is_list,
+                    const std::string& contract,
                     const std::vector<std::string>& devices);
 
 /// `plan_json`, with the key `rejections` if the plan does not fit.

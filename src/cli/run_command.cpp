@@ -2,15 +2,18 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdio>
-#include <limits>
 #include <optional>
-#include <span>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
+#include "cli/chat_loop.h"
 #include "cli/command.h"
 #include "cli/environment.h"
 #include "cli/exit_code.h"
@@ -19,11 +22,14 @@
 #include "cli/launcher.h"
 #include "cli/progress_bar.h"
 #include "cli/report.h"
+#include "cli/request_flags.h"
+#include "cli/run_numbers.h"
 #include "cli/signals.h"
 #include "cli/sink.h"
 #include "cli/standard_output.h"
 #include "signet/engine.h"
 #include "signet/plan.h"
+#include "signet/prompts.h"
 #include "signet/session.h"
 #include "signet/source.h"
 
@@ -32,13 +38,22 @@ namespace {
 
 constexpr const char* kExamples = R"(Examples:
   signet run demo -p "Alice was"
-  signet run demo -p "Alice was" -n 16 --temp 0
+  signet run demo -p "Alice was" -n 16 --temp 0 --stop "."
+  signet run demo --prompts ./prompts.txt -n 16
   signet run ./my-checkpoint --ids 17,4,2 --ignore-eos --json
+  signet run qwen3.6:35b-a3b --system "Answer in one sentence."
 
 The text goes to standard output as it comes; everything else to stderr.
+A text is the message of a user where the checkpoint has a chat template; --raw
+takes it as it is. Without a prompt, on a terminal, it is a chat.
 Without a sampling flag the checkpoint's own sampling is used; each flag
 replaces one part of it. --temp 0 always takes the likeliest token. Ctrl-C
 keeps the text so far.)";
+
+constexpr int64_t kDefaultTokens = 128;
+// Decoded at once without --batch: enough to share the reading of weights, and
+// few enough that their contexts fit where one does.
+constexpr int64_t kDefaultBatch = 8;
 
 class RunCommand : public Command {
  public:
@@ -46,24 +61,31 @@ class RunCommand : public Command {
     app.footer(kExamples);
     AddModel(app, model_);
     AddPrompt(app, prompt_);
-    AddInteger(app, "-n", "Tokens to generate at most (default 128)", 1,
-               std::numeric_limits<int64_t>::max(),
-               [this](int64_t value) { max_tokens_ = value; });
-    app.add_flag("--ignore-eos", ignore_eos_, "Do not end at a stop token");
-    app.add_flag("--raw", raw_, "No chat template, and no word about it");
-    AddSampling(app);
+    AddFlag(app, "--prompts", "FILE", "A file of prompts, one a line",
+            [this](const std::string& value) -> std::string {
+              if (value.empty()) return "a file";
+              prompts_file_ = value;
+              return {};
+            })
+        ->excludes("-p")
+        ->excludes("--ids");
+    AddFlag(app, "--system", "TEXT", "The chat template's system message",
+            [this](const std::string& value) -> std::string {
+              system_ = value;
+              return {};
+            });
+    app.add_flag("--raw", raw_, "No chat template: the text as it is");
+    request_flags_.Add(app);
     AddPlanFlags(app, options_, threads_);
     AddVerifyFiles(app, verify_files_);
+    batch_ = app.get_option("--batch");
     launcher_.AddFlags(app);
     AddJson(app, json_);
   }
 
   int Run() override {
-    if (!prompt_) {
-      return ReportUsage("run",
-                         "a prompt is needed, -p TEXT or --ids LIST; there is "
-                         "no chat yet");
-    }
+    const std::string wrong = WhatIsWrong();
+    if (!wrong.empty()) return ReportUsage("run", wrong);
     const Result<void> joined = launcher_.Join();
     if (!joined) return Report(joined.error(), json_);
     if (json_ && launcher_.speaks()) TellSignalsInJson();
@@ -71,17 +93,63 @@ class RunCommand : public Command {
   }
 
  private:
+  bool is_chat() const { return !prompt_ && !prompts_file_; }
+  bool is_ids() const {
+    return prompt_ && std::holds_alternative<std::vector<int32_t>>(*prompt_);
+  }
+
+  /// Of the flags together.
+  std::string WhatIsWrong() const {
+    constexpr const char* kPrompts = "-p TEXT or --ids LIST or --prompts FILE";
+    if (is_chat() && isatty(STDIN_FILENO) == 0) {
+      return fmt::format(
+          "a prompt is needed, {}; a chat needs a terminal as standard input",
+          kPrompts);
+    }
+    if (is_chat() && json_) {
+      return fmt::format("a chat prints no object; --json needs {}", kPrompts);
+    }
+    if (is_chat() && raw_) {
+      return fmt::format("a chat needs the chat template; --raw needs {}",
+                         kPrompts);
+    }
+    if (system_ && (raw_ || is_ids())) {
+      return fmt::format(
+          "--system needs the chat template, which {} leaves out",
+          raw_ ? "--raw" : "--ids");
+    }
+    return {};
+  }
+
   int RunJoined() {
     options_.world = launcher_.world();
     const Result<Source> source =
         Source::Open(model_, SearchPathsOfEnvironment());
     if (!source) return launcher_.ReportOwn(source.error(), json_);
+    if (prompts_file_) {
+      Result<std::vector<std::string>> lines = ReadPrompts(*prompts_file_);
+      if (!lines) return launcher_.ReportOwn(lines.error(), json_);
+      texts_ = *std::move(lines);
+    } else if (prompt_ && !is_ids()) {
+      texts_ = {std::get<std::string>(*prompt_)};
+    }
+    has_template_ =
+        !is_ids() && !raw_ && (is_chat() || source->has_chat_template());
     if (const auto refusal = RefusePrompt(*source)) {
-      return launcher_.ReportOwn(*refusal, json_);
+      const int code = launcher_.ReportOwn(*refusal, json_);
+      if (launcher_.speaks() && !json_) TellWayOut(*source);
+      return code;
+    }
+    const auto num_requests = static_cast<int64_t>(texts_.size());
+    if (prompts_file_ && batch_->count() == 0) {
+      options_.batch = std::min(num_requests, kDefaultBatch);
     }
     const Result<Plan> plan = Plan::Make(*source, options_);
     if (!plan) return launcher_.Report(plan.error(), json_);
-    if (launcher_.speaks()) TellChoices(*source, *plan);
+    if (launcher_.speaks() && options_.devices.empty()) {
+      fmt::print(stderr, "devices: {} (chosen)\n",
+                 fmt::join(plan->devices(), ","));
+    }
     EngineOptions engine_options;
     engine_options.threads = threads_;
     engine_options.verify_files = verify_files_;
@@ -89,52 +157,49 @@ class RunCommand : public Command {
     if (!engine) return launcher_.ReportOwn(engine.error(), json_);
     Result<Model> model = Load(*engine, *plan);
     if (!model) return launcher_.Report(model.error(), json_);
-    Result<Session> session = Session::Make(*model, 1);
+    const int64_t slots =
+        prompts_file_ ? std::min(num_requests, options_.batch) : 1;
+    Result<Session> session = Session::Make(*model, slots);
     if (!session) return launcher_.Report(session.error(), json_);
-    return Generate(*plan, *model, *session);
-  }
-
-  void AddSampling(CLI::App& app) {
-    AddFlag(app, "--temp", "T", "Temperature; 0: the likeliest token",
-            [this](const std::string& value) -> std::string {
-              temperature_ = ParseNumber(value);
-              if (temperature_ && *temperature_ >= 0) return {};
-              return "a finite number, at least 0";
-            });
-    AddFlag(app, "--top-p", "P",
-            "The likeliest tokens of together this probability; 1: all",
-            [this](const std::string& value) -> std::string {
-              top_p_ = ParseNumber(value);
-              if (top_p_ && *top_p_ > 0 && *top_p_ <= 1) return {};
-              return "a number above 0, at most 1";
-            });
-    AddInteger(app, "--top-k", "The K likeliest tokens; 0: all", 0,
-               std::numeric_limits<int32_t>::max(),
-               [this](int64_t value) { top_k_ = static_cast<int32_t>(value); });
-    AddSeed(app, "Seed of the sampling (default 0)",
-            [this](uint64_t value) { seed_ = value; });
+    return is_chat() ? RunChat(*model, *session)
+                     : Generate(*plan, *model, *session);
   }
 
   /// What would otherwise show only after the weights are loaded.
   std::optional<Error> RefusePrompt(const Source& source) const {
-    if (source.has_tokenizer() ||
-        !std::holds_alternative<std::string>(*prompt_))
-      return std::nullopt;
-    return Rejections(Rejection{RejectionCode::kRequestInvalid, source.folder(),
-                                "-p", "--ids",
-                                "the checkpoint has no tokenizer"});
+    const auto refuse = [&](const char* message, const char* got,
+                            const char* want) {
+      return Rejections(Rejection{RejectionCode::kRequestInvalid,
+                                  source.folder(), got, want, message});
+    };
+    if (is_chat() && launcher_.world()) {
+      return refuse("a chat runs in one process", "--launcher mpi", "-p");
+    }
+    if (!source.has_tokenizer() && !is_ids()) {
+      return refuse("the checkpoint has no tokenizer",
+                    prompts_file_ ? "--prompts" : "-p", "--ids");
+    }
+    if (!source.has_tokenizer() && request_flags_.has_stops()) {
+      return refuse("the checkpoint has no tokenizer", "--stop",
+                    "no stop text");
+    }
+    if (system_ && !source.has_chat_template()) {
+      return refuse("the checkpoint has no chat template", "--system",
+                    "the text in -p");
+    }
+    if (!has_template_) return std::nullopt;
+    const Result<void> chat = source.CheckChat();
+    if (chat) return std::nullopt;
+    return chat.error();
   }
 
-  void TellChoices(const Source& source, const Plan& plan) const {
-    if (options_.devices.empty()) {
-      fmt::print(stderr, "devices: {} (chosen)\n",
-                 fmt::join(plan.devices(), ","));
-    }
-    if (source.has_chat_template() && !raw_ &&
-        std::holds_alternative<std::string>(*prompt_)) {
-      fmt::print(stderr,
-                 "the checkpoint has a chat template; the prompt is taken as "
-                 "raw text all the same (--raw leaves out this line)\n");
+  /// Where a chat template was in the way.
+  void TellWayOut(const Source& source) const {
+    if (!has_template_ || !source.has_tokenizer() || launcher_.world()) return;
+    if (is_chat()) {
+      fmt::print(stderr, "-p TEXT continues a text without a chat template\n");
+    } else if (source.has_chat_template()) {
+      fmt::print(stderr, "--raw takes the prompt as it is\n");
     }
   }
 
@@ -145,45 +210,76 @@ class RunCommand : public Command {
         plan, [&bar](const LoadProgress& progress) { bar.Update(progress); });
   }
 
-  Request MakeRequest(const Model& model) const {
-    Request request;
-    request.prompt = *prompt_;
-    request.max_tokens = max_tokens_;
-    request.ignore_eos = ignore_eos_;
-    request.sampling = model.default_sampling();
-    if (temperature_) request.sampling.temperature = *temperature_;
-    if (top_p_) request.sampling.top_p = *top_p_;
-    if (top_k_) request.sampling.top_k = *top_k_;
-    if (seed_) request.sampling.seed = *seed_;
-    return request;
+  int RunChat(const Model& model, Session& session) const {
+    ChatLoop chat(session, request_flags_.Make(model, options_.context),
+                  MakeForm(Show::kText), options_.context);
+    if (system_) chat.SetSystem(*system_);
+    return chat.Run();
+  }
+
+  Form MakeForm(Show show) const {
+    Form form{.show = show,
+              .dims = isatty(STDOUT_FILENO) != 0,
+              .thinks = has_template_,
+              .titles = {}};
+    if (prompts_file_) form.titles = texts_;
+    return form;
+  }
+
+  std::vector<Request> MakeRequests(const Model& model) const {
+    const Request blank = request_flags_.Make(model, kDefaultTokens);
+    std::vector<Request> requests(std::max<size_t>(texts_.size(), 1), blank);
+    if (is_ids()) {
+      requests[0].prompt = std::get<std::vector<int32_t>>(*prompt_);
+    }
+    for (size_t i = 0; i < texts_.size(); ++i) {
+      requests[i].sequence = static_cast<uint32_t>(i);
+      if (!has_template_) {
+        requests[i].prompt = texts_[i];
+        continue;
+      }
+      Chat chat;
+      if (system_) {
+        chat.messages.push_back({ChatRole::kSystem, *system_, {}});
+      }
+      chat.messages.push_back({ChatRole::kUser, texts_[i], {}});
+      requests[i].prompt = std::move(chat);
+    }
+    return requests;
   }
 
   int Generate(const Plan& plan, const Model& model, Session& session) {
-    const Request request = MakeRequest(model);
+    const std::vector<Request> requests = MakeRequests(model);
     const Show shown = model.has_tokenizer() ? Show::kText : Show::kIds;
     const bool shows = launcher_.speaks() && !json_;
-    RunSink sink(shows ? shown : Show::kNothing, session);
+    RunSink sink(MakeForm(shows ? shown : Show::kNothing), requests.size(),
+                 session);
+    const auto start = std::chrono::steady_clock::now();
     {
       // One rank of several cannot stop alone: there SIGINT ends the process,
       // and with it the run.
       std::optional<InterruptScope> interrupts;
       if (!launcher_.world()) interrupts.emplace(session);
-      const Result<void> result =
-          session.Generate(std::span(&request, 1), sink);
+      const Result<void> result = session.Generate(requests, sink);
       if (!result) return launcher_.Report(result.error(), json_);
     }
-    const EndEvent& end = sink.generated().end;
+    const double seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
+            .count();
     if (sink.output_error() != 0) {
       return launcher_.End(ReportClosedOutput(sink.output_error()));
     }
-    if (end.error) return launcher_.End(ReportStep(*end.error));
+    for (const Generated& made : sink.generated()) {
+      if (made.end.error) return launcher_.End(ReportStep(*made.end.error));
+    }
     if (!launcher_.speaks()) return kExitDone;
     if (json_) {
-      const int code = PrintResult(
-          RunJson(sink.generated(), model.contract_id(), plan.devices()));
+      const int code =
+          PrintResult(RunJson(sink.generated(), prompts_file_.has_value(),
+                              model.contract_id(), plan.devices()));
       if (code != kExitDone) return code;
     } else {
-      TellNumbers(end);
+      TellNumbers(sink.generated(), seconds);
     }
     return IsInterrupted() ? kExitInterrupted : kExitDone;
   }
@@ -197,38 +293,34 @@ class RunCommand : public Command {
     return ExitCode(error);
   }
 
-  void TellNumbers(const EndEvent& end) const {
-    std::string line =
-        fmt::format("{} token{}", end.tokens, end.tokens == 1 ? "" : "s");
-    if (end.decode_tokens_per_second > 0) {
-      line += fmt::format(", {:.1f} tok/s", end.decode_tokens_per_second);
-    }
-    if (end.first_token_ms > 0) {
-      line += fmt::format(", first token after {:.1f} ms", end.first_token_ms);
-    }
-    if (IsInterrupted()) line += ", interrupted";
-    fmt::print(stderr, "{}\n", line);
-    if (end.context_full) {
-      fmt::print(stderr,
-                 "the context of {} positions is full; --ctx sets its size\n",
-                 options_.context);
-    }
+  void TellNumbers(const std::vector<Generated>& all, double seconds) const {
+    fmt::print(
+        stderr, "{}\n",
+        prompts_file_ ? NumbersOf(all, seconds) : NumbersOf(all.front().end));
+    const auto num_full = std::ranges::count_if(
+        all, [](const Generated& made) { return made.end.context_full; });
+    if (num_full == 0) return;
+    fmt::print(
+        stderr, "the context of {} positions is full{}; --ctx sets its size\n",
+        options_.context,
+        prompts_file_ ? fmt::format(" in {} of {}", num_full, all.size()) : "");
   }
 
   std::string model_;
   std::optional<Prompt> prompt_;
-  int64_t max_tokens_ = 128;
-  bool ignore_eos_ = false;
+  std::optional<std::string> prompts_file_;
+  std::optional<std::string> system_;
   bool raw_ = false;
-  std::optional<float> temperature_;
-  std::optional<float> top_p_;
-  std::optional<int32_t> top_k_;
-  std::optional<uint64_t> seed_;
+  RequestFlags request_flags_;
   PlanOptions options_;
+  const CLI::Option* batch_ = nullptr;
   Launcher launcher_;
   int threads_ = 0;
   bool verify_files_ = false;
   bool json_ = false;
+
+  std::vector<std::string> texts_;  // none: ids, or a chat
+  bool has_template_ = false;       // the texts go through the chat template
 };
 
 }  // namespace

@@ -19,6 +19,7 @@ std::atomic<int> g_handlers_running = 0;
 std::atomic<bool> g_is_interrupted = false;
 std::atomic<bool> g_is_ending = false;
 std::atomic<bool> g_json = false;
+std::atomic<bool> g_is_dim = false;
 static_assert(std::atomic<Session*>::is_always_lock_free);
 static_assert(std::atomic<bool>::is_always_lock_free);
 
@@ -28,12 +29,19 @@ void WriteFromHandler(int file, std::string_view text) {
       write(file, text.data(), text.size());
 }
 
+void EndDimText() {
+  if (g_is_dim) WriteFromHandler(STDOUT_FILENO, "\033[0m\n");
+}
+
 void OnInterrupt(int) {
   ++g_handlers_running;
   Session* const session = g_session;
   std::atomic<bool>* const stop = g_stop;
   const bool can_wait = session != nullptr || stop != nullptr;
-  if (!can_wait || g_is_interrupted.exchange(true)) _exit(kExitInterrupted);
+  if (!can_wait || g_is_interrupted.exchange(true)) {
+    EndDimText();
+    _exit(kExitInterrupted);
+  }
   if (session != nullptr) session->Abort();
   if (stop != nullptr) *stop = true;
   --g_handlers_running;
@@ -47,6 +55,7 @@ void OnBusError(int, siginfo_t* info, void*) {
   }
   // All threads of a kernel meet the gap at once; the first one ends them.
   while (g_is_ending.exchange(true)) pause();
+  EndDimText();
   if (g_json) {
     WriteFromHandler(
         STDOUT_FILENO,
@@ -79,9 +88,17 @@ void InstallSignalHandlers() {
 
 void TellSignalsInJson() { g_json = true; }
 
-InterruptScope::InterruptScope(Session& session) { g_session = &session; }
+void TellSignalsOfDimText(bool dim) { g_is_dim = dim; }
 
-InterruptScope::InterruptScope(std::atomic<bool>& stop) { g_stop = &stop; }
+InterruptScope::InterruptScope(Session& session) {
+  g_is_interrupted = false;
+  g_session = &session;
+}
+
+InterruptScope::InterruptScope(std::atomic<bool>& stop) {
+  g_is_interrupted = false;
+  g_stop = &stop;
+}
 
 InterruptScope::~InterruptScope() {
   g_session = nullptr;

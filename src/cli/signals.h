@@ -17,7 +17,12 @@ void InstallSignalHandlers();
 /// The SIGBUS message is one object on stdout from here on.
 void TellSignalsInJson();
 
-/// While it lives, SIGINT aborts `session`, or sets `stop`. One at a time.
+/// Whether standard output, a terminal, is in the dim style: a signal that ends
+/// the process then takes it back.
+void TellSignalsOfDimText(bool dim);
+
+/// While it lives, the first SIGINT aborts `session`, or sets `stop`. One at a
+/// time; each begins anew.
 class InterruptScope {
  public:
   explicit InterruptScope(Session& session);
@@ -27,7 +32,8 @@ class InterruptScope {
   InterruptScope& operator=(const InterruptScope&) = delete;
 };
 
-/// Whether a SIGINT has aborted a session or set a stop.
+/// Whether a SIGINT has aborted the session, or set the stop, of the last
+/// scope.
 bool IsInterrupted();
 
 }  // namespace signet::cli

@@ -1,8 +1,15 @@
 #pragma once
 // Where the tokens of a run go: to standard output as they come, and kept for
-// what is printed at the end. Used from the thread that generates.
+// what is printed at the end. Of several requests the texts come one after the
+// other, in order. Used from the thread that generates.
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "cli/json_output.h"
+#include "cli/thinking_style.h"
 #include "signet/session.h"
 
 namespace signet::cli {
@@ -13,24 +20,40 @@ enum class Show {
   kNothing,  // one object is printed at the end
 };
 
+struct Form {
+  Show show = Show::kNothing;
+  bool dims = false;                // thoughts, on a terminal
+  bool thinks = false;              // a text begins inside a thought
+  std::vector<std::string> titles;  // one a request if there may be several
+};
+
 class RunSink : public Sink {
  public:
   /// Aborts `session` when standard output fails; it must outlive this.
-  RunSink(Show show, Session& session) : show_(show), session_(session) {}
+  RunSink(Form form, size_t num_requests, Session& session);
 
   void OnToken(const TokenEvent& event) override;
   void OnEnd(const EndEvent& event) override;
 
-  const Generated& generated() const { return generated_; }
+  /// One a request.
+  const std::vector<Generated>& generated() const { return generated_; }
   /// 0, or the errno of the write that failed.
   int output_error() const { return output_error_; }
 
  private:
+  void Put(size_t request, std::string_view text);
+  void Begin();
+  void Close();
   void Write(std::string_view text);
 
-  Show show_;
+  Form form_;
   Session& session_;
-  Generated generated_;
+  std::vector<Generated> generated_;
+  std::vector<std::string> held_;  // of requests whose turn has not come
+  std::vector<bool> ended_;
+  size_t front_ = 0;  // the request whose text is being written
+  bool begun_ = false;
+  ThinkingStyle style_;
   int output_error_ = 0;
 };
 

@@ -12,6 +12,7 @@
 #include "engine/threads.h"
 #include "engine/world_facts.h"
 #include "store/load_transaction.h"
+#include "text/chat_prompt.h"
 
 namespace signet {
 namespace {
@@ -31,14 +32,25 @@ Result<std::shared_ptr<const text::Tokenizer>> LoadTokenizer(
   return text::Tokenizer::Parse(json, checkpoint.tokenizer_config_json());
 }
 
+Result<void> CheckChat(const Source::Impl& source,
+                       const text::Tokenizer* tokenizer) {
+  SIGNET_RETURN_IF_ERROR(source.chat);
+  if (tokenizer == nullptr) {
+    return Reject(RejectionCode::kRequestInvalid, source.checkpoint->folder(),
+                  "the checkpoint has no tokenizer.json; give token ids");
+  }
+  return text::CheckChatTokens(*tokenizer);
+}
+
 std::vector<int32_t> StopIds(const Source::Impl& source,
-                             const text::Tokenizer* tokenizer) {
+                             const text::Tokenizer* tokenizer, bool has_chat) {
   std::vector<int32_t> ids = source.manifest->config().eos_ids;
   const std::vector<int32_t>& generation = source.generation.eos_ids;
   ids.insert(ids.end(), generation.begin(), generation.end());
   if (tokenizer != nullptr) {
     const std::span<const int32_t> more = tokenizer->eos_ids();
     ids.insert(ids.end(), more.begin(), more.end());
+    if (has_chat) ids.push_back(*tokenizer->FindAdded(text::kEndOfTurn));
   }
   std::sort(ids.begin(), ids.end());
   ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
@@ -112,7 +124,9 @@ Result<Model> Engine::LoadHere(
   impl->plan = plan.impl_;
   SIGNET_ASSIGN_OR_RETURN(impl->tokenizer,
                           LoadTokenizer(*made.source->checkpoint));
-  impl->stop_ids = StopIds(*made.source, impl->tokenizer.get());
+  impl->chat = CheckChat(*made.source, impl->tokenizer.get());
+  impl->stop_ids =
+      StopIds(*made.source, impl->tokenizer.get(), impl->chat.has_value());
 
   std::vector<backend::Device*> devices;
   const topology::Mesh& mesh = made.plan->mesh();

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -33,6 +34,7 @@ struct Model::Impl {
   std::shared_ptr<const Plan::Impl> plan;
   std::shared_ptr<const text::Tokenizer> tokenizer;  // null: none
   std::vector<int32_t> stop_ids;                     // ascending
+  Result<void> chat;  // why no conversation can be rendered, if so
 
   // One a rank; they own the weights' memory and outlive it.
   std::vector<std::unique_ptr<backend::Device>> devices;
@@ -41,6 +43,9 @@ struct Model::Impl {
   mutable std::mutex mutex;
   std::shared_ptr<const store::WeightVersion> weights;  // null: unloaded
   int64_t sessions = 0;
+
+  Result<std::vector<int32_t>> Encode(std::string_view text) const;
+  Result<std::vector<int32_t>> EncodeChat(const Chat& chat) const;
 };
 
 }  // namespace signet

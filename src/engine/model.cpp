@@ -4,19 +4,31 @@
 #include "engine/boundary.h"
 #include "engine/engine_impl.h"
 #include "signet/engine.h"
+#include "text/chat_prompt.h"
 
 namespace signet {
 
 Model::Model(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
+Result<std::vector<int32_t>> Model::Impl::Encode(std::string_view text) const {
+  if (!tokenizer) {
+    return Reject(RejectionCode::kRequestInvalid, "prompt",
+                  "the checkpoint has no tokenizer.json; give token ids");
+  }
+  return tokenizer->Encode(text);
+}
+
+Result<std::vector<int32_t>> Model::Impl::EncodeChat(const Chat& wanted) const {
+  SIGNET_RETURN_IF_ERROR(chat);
+  return text::EncodeChat(*tokenizer, wanted);
+}
+
 Result<std::vector<int32_t>> Model::Encode(std::string_view text) const {
-  return AtBoundary("encode", [&]() -> Result<std::vector<int32_t>> {
-    if (!impl_->tokenizer) {
-      return Reject(RejectionCode::kRequestInvalid, "prompt",
-                    "the checkpoint has no tokenizer.json; give token ids");
-    }
-    return impl_->tokenizer->Encode(text);
-  });
+  return AtBoundary("encode", [&] { return impl_->Encode(text); });
+}
+
+Result<std::vector<int32_t>> Model::EncodeChat(const Chat& chat) const {
+  return AtBoundary("encode", [&] { return impl_->EncodeChat(chat); });
 }
 
 bool Model::has_tokenizer() const { return impl_->tokenizer != nullptr; }

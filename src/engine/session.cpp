@@ -126,12 +126,11 @@ Result<SequenceRun> Session::Impl::Prepare(const Request& request,
   if (const auto* ids = std::get_if<std::vector<int32_t>>(&request.prompt)) {
     prompt = *ids;
   } else {
-    if (!made.tokenizer) {
-      return Reject(RejectionCode::kRequestInvalid, where,
-                    "the checkpoint has no tokenizer.json; give token ids");
-    }
+    const auto* const chat = std::get_if<Chat>(&request.prompt);
     SIGNET_ASSIGN_OR_RETURN(
-        prompt, made.tokenizer->Encode(std::get<std::string>(request.prompt)));
+        prompt, chat != nullptr
+                    ? made.EncodeChat(*chat)
+                    : made.Encode(std::get<std::string>(request.prompt)));
     id_bound = std::min(vocab, made.tokenizer->id_bound());
   }
   if (prompt.empty()) {

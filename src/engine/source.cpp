@@ -9,12 +9,37 @@
 #include "model/inspect.h"
 #include "model/registry.h"
 #include "model/synth.h"
+#include "text/chat_template.h"
 
 namespace signet {
 namespace {
 
 model::SearchPaths RegistryPaths(const SearchPaths& paths) {
   return {.models = paths.models, .hub = paths.hub, .demo = paths.demo};
+}
+
+constexpr uint64_t kMaxTemplateBytes = 1 << 20;
+
+// As transformers looks for it: the file, else the key of the config.
+Result<void> CheckChatTemplate(const model::Checkpoint& checkpoint) {
+  if (!checkpoint.has_chat_template()) {
+    return Reject(RejectionCode::kRequestInvalid, checkpoint.folder(),
+                  "the checkpoint has no chat template");
+  }
+  const std::filesystem::path path =
+      std::filesystem::path(checkpoint.folder()) / "chat_template.jinja";
+  std::error_code ignored;
+  if (std::filesystem::exists(path, ignored)) {
+    SIGNET_ASSIGN_OR_RETURN(const model::OpenedFile file,
+                            model::OpenedFile::Open(path));
+    SIGNET_ASSIGN_OR_RETURN(const std::string source,
+                            file.ReadAll(kMaxTemplateBytes));
+    return text::RecogniseChatTemplate(source, path.string());
+  }
+  const std::string source =
+      text::TemplateOfConfig(checkpoint.tokenizer_config_json()).value_or("");
+  return text::RecogniseChatTemplate(
+      source, checkpoint.folder() + "/tokenizer_config.json: chat_template");
 }
 
 }  // namespace
@@ -45,6 +70,7 @@ Result<Source> Source::OpenHere(std::string_view path_or_name,
       std::make_shared<const model::Checkpoint>(std::move(opened));
   SIGNET_ASSIGN_OR_RETURN(impl->manifest,
                           model::BuildManifest(impl->checkpoint));
+  impl->chat = CheckChatTemplate(*impl->checkpoint);
   const std::string& generation = impl->checkpoint->generation_config_json();
   if (!generation.empty()) {
     SIGNET_ASSIGN_OR_RETURN(
@@ -70,6 +96,10 @@ bool Source::has_tokenizer() const {
 
 bool Source::has_chat_template() const {
   return impl_->checkpoint->has_chat_template();
+}
+
+Result<void> Source::CheckChat() const {
+  return AtBoundary("chat", [&] { return impl_->chat; });
 }
 
 Result<std::string> Source::InspectText() const {

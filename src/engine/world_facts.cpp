@@ -101,6 +101,14 @@ Facts RequestFacts(const Plan::Impl& plan, std::span<const Request> requests) {
     };
     if (const auto* text = std::get_if<std::string>(&request.prompt)) {
       add(*text);
+    } else if (const auto* chat = std::get_if<Chat>(&request.prompt)) {
+      for (const ChatMessage& message : chat->messages) {
+        add(static_cast<int>(message.role));
+        add(message.content);
+        add(message.reasoning ? "reasoning" : "");
+        add(message.reasoning.value_or(""));
+      }
+      add(chat->thinking);
     } else {
       for (const int32_t id : std::get<std::vector<int32_t>>(request.prompt)) {
         add(id);

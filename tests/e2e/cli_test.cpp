@@ -114,17 +114,21 @@ TEST(Run, PromptMayLookLikeAFlagOrAList) {
   }
 }
 
-TEST(Run, SaysThatAChatTemplateIsNotUsed) {
-  const fs::path folder = CopyOfTinyCheckpoint("chat");
-  WriteText(folder / "chat_template.jinja", "{{ messages }}");
+TEST(Run, EndsBeforeTheFirstOfSeveralStopTexts) {
   const std::vector<std::string> arguments = {
-      "run", folder.string(), "-p", "a", "-n", "1"};
-  EXPECT_THAT(Signet(arguments).err, HasSubstr("chat template"));
-  std::vector<std::string> raw = arguments;
-  raw.push_back("--raw");
-  const Outcome outcome = Signet(raw);
-  EXPECT_EQ(outcome.exit_code, 0);
-  EXPECT_THAT(outcome.err, Not(HasSubstr("chat template")));
+      "-p", "Alice", "-n", "40", "--ignore-eos", "--temp", "9"};
+  const std::string whole = RunJson(arguments).at("text");
+  const size_t at = whole.find("filler");
+  ASSERT_NE(at, std::string::npos) << whole;
+  for (const auto& [first, second] :
+       std::vector<std::pair<const char*, const char*>>{
+           {"no such text", "filler"}, {"filler", "no such text"}}) {
+    std::vector<std::string> stopped = arguments;
+    stopped.insert(stopped.end(), {"--stop", first, "--stop", second});
+    const json object = RunJson(stopped);
+    EXPECT_EQ(object.at("text"), whole.substr(0, at));
+    EXPECT_EQ(object.at("finish"), "stop");
+  }
 }
 
 TEST(Run, NeedsNoStandardInput) {

@@ -87,6 +87,14 @@ TEST(JsonDocs, Run) {
       PrintedKeys({"run", TinyCheckpoint().string(), "-p", "a", "-n", "2"}, 0));
 }
 
+TEST(JsonDocs, RunOfPrompts) {
+  const auto file = ScratchFolder("docs_prompts") / "prompts.txt";
+  WriteText(file, "a\nb\n");
+  ExpectDocumented("run", PrintedKeys({"run", TinyCheckpoint().string(),
+                                       "--prompts", file.string(), "-n", "2"},
+                                      0));
+}
+
 TEST(JsonDocs, Plan) {
   ExpectDocumented("plan", PrintedKeys({"plan", TinyCheckpoint().string()}, 0));
 }

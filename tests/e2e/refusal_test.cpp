@@ -4,9 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "e2e/tiny_checkpoint.h"
@@ -118,6 +120,81 @@ TEST(Refusal, TextWithoutTokenizer) {
   const fs::path folder = CopyOfTinyCheckpoint("no_tokenizer");
   fs::remove(folder / "tokenizer.json");
   ExpectRefused(RunOf(folder, {"-p", "a"}), "request_invalid");
+}
+
+TEST(Refusal, ChatTemplateThatIsNotKnown) {
+  const fs::path folder = CopyOfTinyCheckpoint("chat_other");
+  WriteText(folder / "chat_template.jinja", "{{ messages }}");
+  ExpectRefused(RunOf(folder, {"-p", "a"}), "tokenizer_unsupported");
+  EXPECT_THAT(Signet(RunOf(folder, {"-p", "a"})).err,
+              HasSubstr("chat_template.jinja"));
+  EXPECT_THAT(Signet(RunOf(folder, {"-p", "a"})).err, HasSubstr("--raw"));
+  for (const std::vector<std::string>& more :
+       {std::vector<std::string>{"-p", "a", "--raw"}, {"--ids", "1"}}) {
+    std::vector<std::string> arguments = RunOf(folder, more);
+    arguments.insert(arguments.end(), {"-n", "1"});
+    EXPECT_EQ(Signet(arguments).exit_code, 0);
+  }
+}
+
+TEST(Refusal, ChatTemplateOfTheConfig) {
+  const fs::path folder = CopyOfTinyCheckpoint("chat_config");
+  WriteText(folder / "tokenizer_config.json", R"({"chat_template": [7]})");
+  ExpectRefused(RunOf(folder, {"-p", "a"}), "tokenizer_unsupported");
+}
+
+TEST(Refusal, ChatTemplateThatIsNoFile) {
+  const fs::path folder = CopyOfTinyCheckpoint("chat_folder");
+  fs::create_directories(folder / "chat_template.jinja");
+  ExpectRefused(RunOf(folder, {"-p", "a"}), "file_unreadable");
+  fs::remove_all(folder / "chat_template.jinja");
+  WriteText(folder / "chat_template.jinja", std::string((1 << 20) + 1, ' '));
+  ExpectRefused(RunOf(folder, {"-p", "a"}), "file_unreadable");
+}
+
+TEST(Refusal, ChatTemplateWithoutItsTokens) {
+  const fs::path folder = CopyOfTinyCheckpoint("chat_tokens");
+  fs::copy_file(ChatCheckpoint() / "chat_template.jinja",
+                folder / "chat_template.jinja",
+                fs::copy_options::overwrite_existing);
+  ExpectRefused(RunOf(folder, {"-p", "a"}), "tokenizer_unsupported");
+  EXPECT_THAT(Signet(RunOf(folder, {"-p", "a"})).err,
+              HasSubstr("want <|im_start|>"));
+}
+
+TEST(Refusal, SystemMessageWithoutChatTemplate) {
+  ExpectRefused(RunOf(TinyCheckpoint(), {"-p", "a", "--system", "b"}),
+                "request_invalid");
+}
+
+TEST(Refusal, PromptsFile) {
+  const fs::path file = ScratchFolder("prompts_refused") / "p.txt";
+  const auto refuse = [&](const std::string& code, const std::string& place) {
+    const std::vector<std::string> arguments =
+        RunOf(TinyCheckpoint(), {"--prompts", file.string()});
+    ExpectRefused(arguments, code);
+    const std::string err = Signet(arguments).err;
+    EXPECT_THAT(err, HasSubstr(file.string() + place));
+    EXPECT_EQ(std::count(err.begin(), err.end(), '\n'), 1) << err;
+  };
+  refuse("file_missing", "");
+  for (const auto& [content, place] :
+       std::vector<std::pair<std::string, std::string>>{
+           {"", ";"},
+           {"\n", ":1"},
+           {"a\n\nb\n", ":2"},
+           {"a\nb\n\n", ":3"},
+           {"a\r\nb\r\n", ":1; got CR LF"},
+           {"a\nb\xff\n", ":2; got 0xFF at byte 1"},
+           {"\xEF\xBB\xBF"
+            "a\n",
+            ":1"}}) {
+    WriteText(file, content);
+    refuse("request_invalid", place);
+  }
+  fs::remove(file);
+  fs::create_directories(file);
+  refuse("file_unreadable", "");
 }
 
 TEST(Refusal, BrokenCheckpoint) {

@@ -5,7 +5,10 @@
 
 #include <fstream>
 #include <iterator>
+#include <nlohmann/json.hpp>
 #include <utility>
+
+#include "support/chat_template_text.h"
 
 namespace signet::testing {
 namespace {
@@ -40,6 +43,27 @@ fs::path MakeTinyCheckpoint() {
   return folder;
 }
 
+fs::path MakeChatCheckpoint() {
+  using nlohmann::json;
+  fs::path folder = CopyOfTinyCheckpoint("chat");
+  WriteText(folder / "chat_template.jinja", kChatTemplateText);
+  json tokenizer = json::parse(ReadText(folder / "tokenizer.json"));
+  int id = 508;
+  for (const char* name :
+       {"<|im_start|>", "<|im_end|>", "<think>", "</think>"}) {
+    tokenizer["model"]["vocab"].erase("<filler" + std::to_string(id) + ">");
+    tokenizer["added_tokens"].push_back({{"id", id++},
+                                         {"content", name},
+                                         {"special", name[1] == '|'},
+                                         {"normalized", false},
+                                         {"lstrip", false},
+                                         {"rstrip", false},
+                                         {"single_word", false}});
+  }
+  WriteText(folder / "tokenizer.json", tokenizer.dump());
+  return folder;
+}
+
 }  // namespace
 
 Outcome Signet(const Invocation& invocation) {
@@ -68,6 +92,11 @@ fs::path CopyOfTinyCheckpoint(std::string_view name) {
   const fs::path folder = ScratchFolder(name);
   fs::copy(TinyCheckpoint(), folder,
            fs::copy_options::recursive | fs::copy_options::overwrite_existing);
+  return folder;
+}
+
+const fs::path& ChatCheckpoint() {
+  static const fs::path folder = MakeChatCheckpoint();
   return folder;
 }
 

@@ -23,6 +23,9 @@ const std::filesystem::path& TinyCheckpoint();
 /// A copy of it, to be damaged.
 std::filesystem::path CopyOfTinyCheckpoint(std::string_view name);
 
+/// A copy that has the chat template, and its four tokens as the last ids.
+const std::filesystem::path& ChatCheckpoint();
+
 /// The first file of `folder` with this extension.
 std::filesystem::path FileWithExtension(const std::filesystem::path& folder,
                                         std::string_view extension);

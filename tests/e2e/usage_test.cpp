@@ -50,6 +50,21 @@ std::vector<Wrong> AllWrong() {
       {"ExtraArgument", {"plan", "demo", "other"}, {"other"}},
       {"NoPrompt", {"run", "demo"}, {"-p TEXT or --ids LIST"}},
       {"TwoPrompts", {"run", "demo", "-p", "a", "--ids", "1"}, {"--ids", "-p"}},
+      {"PromptsAndPrompt",
+       {"run", "demo", "-p", "a", "--prompts", "f"},
+       {"--prompts", "-p"}},
+      {"PromptsAndIds",
+       {"run", "demo", "--ids", "1", "--prompts", "f"},
+       {"--prompts", "--ids"}},
+      {"SystemAndRaw",
+       {"run", "demo", "-p", "a", "--system", "b", "--raw"},
+       {"--system", "--raw"}},
+      {"SystemAndIds",
+       {"run", "demo", "--ids", "1", "--system", "b"},
+       {"--system", "--ids"}},
+      {"StopEmpty",
+       {"run", "demo", "-p", "a", "--stop", ""},
+       {"--stop: got \"\""}},
       {"FlagTwice", {"run", "demo", "-p", "a", "-p", "b"}, {"-p"}},
       {"ValueMissing", {"run", "demo", "-p"}, {"-p"}},
       {"NoFolder", {"synth", "demo"}, {"DIR"}},
@@ -117,8 +132,7 @@ std::vector<Wrong> AllWrong() {
   all.push_back(
       {"PositionsZero", {"verify", "demo", "-n", "0"}, {"-n: got \"0\""}});
   // Flags that later versions may have are as unknown as any other.
-  for (const char* flag :
-       {"--system", "--prompts", "--stop", "--emulate", "--frobnicate"}) {
+  for (const char* flag : {"--emulate", "--frobnicate"}) {
     std::string name = "Unknown";
     for (const char* at = flag; *at != '\0'; ++at) {
       if (*at != '-') name += *at;
