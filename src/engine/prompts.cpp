@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/result.h"
+#include "engine/boundary.h"
 #include "model/checkpoint.h"
 #include "text/utf8.h"
 
@@ -36,10 +37,7 @@ Result<void> CheckLine(std::string_view line, const std::string& where) {
       fmt::format("0x{:02X} at byte {}", static_cast<uint8_t>(line[at]), at));
 }
 
-}  // namespace
-
-Result<std::vector<std::string>> ReadPrompts(
-    const std::filesystem::path& file) {
+Result<std::vector<std::string>> LinesOf(const std::filesystem::path& file) {
   SIGNET_ASSIGN_OR_RETURN(const model::OpenedFile opened,
                           model::OpenedFile::Open(file));
   SIGNET_ASSIGN_OR_RETURN(const std::string content, opened.ReadAll(kMaxBytes));
@@ -56,6 +54,13 @@ Result<std::vector<std::string>> ReadPrompts(
   if (!prompts.empty()) return prompts;
   return Reject(RejectionCode::kRequestInvalid, file.string(),
                 "the file has no prompt", "0 bytes", "one prompt a line");
+}
+
+}  // namespace
+
+Result<std::vector<std::string>> ReadPrompts(
+    const std::filesystem::path& file) {
+  return AtBoundary("prompts", [&] { return LinesOf(file); });
 }
 
 }  // namespace signet

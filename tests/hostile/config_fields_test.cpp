@@ -145,7 +145,7 @@ std::optional<Error> Refusal(const fs::path& folder) {
                                                  .page_tokens = 8,
                                                  .prefill_chunks = {8}});
   if (!plan) return plan.error();
-  EXPECT_FALSE(plan->Text().empty());
+  EXPECT_FALSE(plan->Text().value().empty());
   const Result<void> admission = plan->Admission();
   if (!admission) return admission.error();
   return std::nullopt;
