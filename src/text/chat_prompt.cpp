@@ -93,18 +93,21 @@ bool IsToolResponse(std::string_view content) {
          content.ends_with("</tool_response>");
 }
 
+Result<void> CheckUtf8(std::string_view text, size_t message) {
+  const size_t at = FindInvalidUtf8(text);
+  if (at == std::string_view::npos) return {};
+  return Reject(RejectionCode::kRequestInvalid,
+                fmt::format("message {} byte {}", message, at),
+                "the text is not UTF-8",
+                fmt::format("0x{:02X}", static_cast<uint8_t>(text[at])));
+}
+
 Result<void> CheckUtf8(const Chat& chat) {
   for (size_t i = 0; i < chat.messages.size(); ++i) {
     const ChatMessage& message = chat.messages[i];
-    for (const std::string_view text :
-         {std::string_view(message.content),
-          std::string_view(message.reasoning ? *message.reasoning : "")}) {
-      const size_t at = FindInvalidUtf8(text);
-      if (at == std::string_view::npos) continue;
-      return Reject(RejectionCode::kRequestInvalid,
-                    fmt::format("message {} byte {}", i, at),
-                    "the text is not UTF-8",
-                    fmt::format("0x{:02X}", static_cast<uint8_t>(text[at])));
+    SIGNET_RETURN_IF_ERROR(CheckUtf8(message.content, i));
+    if (message.reasoning) {
+      SIGNET_RETURN_IF_ERROR(CheckUtf8(*message.reasoning, i));
     }
   }
   return {};

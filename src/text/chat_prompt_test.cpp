@@ -155,6 +155,16 @@ TEST(ChatPrompt, BytesThatAreNotUtf8AreNamed) {
             "0xC3)");
 }
 
+TEST(ChatPrompt, LongReasoningIsReadWhereItLies) {
+  // Longer than what a string holds inside itself; each is freed in between.
+  for (int i = 0; i < 100; ++i) {
+    const Chat chat{
+        {Message(kUser, "a"), {kAssistant, "b", std::string(200, 'c')}}};
+    const std::string wasted(200, '\xff');
+    EXPECT_EQ(Rendered(chat).find("request_invalid"), std::string::npos);
+  }
+}
+
 TEST(ChatPrompt, NoMessageCanEndItsOwnTurn) {
   const auto tokenizer = CutOutOfQwen();
   const Ids ids = EncodeChat(*tokenizer, {{Message(kUser,
