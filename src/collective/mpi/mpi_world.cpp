@@ -26,6 +26,10 @@ using topology::Axis;
 
 constexpr uint64_t kMaxExchangeBytes = uint64_t{64} << 20;
 
+// Processes start one after another on a machine with more of them than cores;
+// the deadline is for ranks that fall silent later.
+constexpr milliseconds kLeastStart(30000);
+
 // Ends the process when MPI itself does not come back: its start and its end
 // are the only calls that wait on their own.
 class Watchdog {
@@ -243,7 +247,7 @@ Result<std::unique_ptr<World>> StartMpi(milliseconds deadline) {
     return Fail(FailureKind::kState, "--launcher", "MPI runs already");
   }
   {
-    const Watchdog watchdog("start", deadline);
+    const Watchdog watchdog("start", std::max(deadline, kLeastStart));
     int provided = 0;
     if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided) !=
         MPI_SUCCESS) {

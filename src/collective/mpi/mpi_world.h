@@ -9,7 +9,8 @@
 
 namespace signet::collective {
 
-/// Initialises MPI; once a process. kLauncherInvalid in a build without MPI.
+/// Initialises MPI, which may take 30 seconds whatever the deadline; once a
+/// process. kLauncherInvalid in a build without MPI.
 Result<std::unique_ptr<World>> StartMpi(std::chrono::milliseconds deadline);
 
 }  // namespace signet::collective
