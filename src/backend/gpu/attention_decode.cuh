@@ -304,8 +304,6 @@ __global__ void __launch_bounds__(kDecodeThreads, 2)
   const bool early = piece.split == 0 && gridDim.z <= kEarlyRows;
   if (early) inputs.LoadWeights();
   DependencyWait();
-  // Not before: the merge reads the rows' positions before its own wait.
-  LetNextStart();
 
   // Whatever can be under way is, before anything of it is used.
   const RowState state = StateOf(args.rows, piece.row);

@@ -17,13 +17,10 @@ template <int kValues>
 __global__ void __launch_bounds__(kWarps* kWarpSize)
     MergeKernel(const SplitAttention attention) {
   __shared__ float shared[kWarps][kValues * kWarpSize];
-  LetNextStart();
   const AttentionArgs& args = attention.ops.attention;
   const int64_t row = blockIdx.y;
   const int64_t head = blockIdx.x;
-  // The decode kernel lets this one start after its own wait, so what came
-  // before it can be read now.
-  if (attention.config.kernel != AttentionKernel::kDecode) DependencyWait();
+  // Older than the launch before.
   const int32_t live = *args.rows.live;
   const int32_t position = args.rows.position[row];
   const int count =

@@ -162,7 +162,6 @@ template <typename T>
 __global__ void __launch_bounds__(kThreads)
     PlainKernel(const SplitAttention attention) {
   __shared__ PlainShared shared;
-  LetNextStart();
   DependencyWait();
   SplitPiece piece;
   if (!FindPiece(attention, piece)) return;

@@ -51,7 +51,6 @@ __device__ inline bool FindTile(const ConvArgs& args, int64_t channel,
 template <typename W>
 __global__ void __launch_bounds__(kConvThreads)
     ConvChannel(const ConvArgs args) {
-  LetNextStart();
   DependencyWait();
   const int64_t channels = args.weight.rows;
   const int history = static_cast<int>(args.weight.cols) - 1;
@@ -116,7 +115,6 @@ __device__ inline void StoreState(float* state, const History& h) {
 template <typename W>
 __global__ void __launch_bounds__(kConvThreads)
     ConvVectors(const ConvArgs args) {
-  LetNextStart();
   const int64_t channels = args.weight.rows;
   const int64_t channel =
       4 * (int64_t{blockIdx.x} * kConvThreads + threadIdx.x);

@@ -4,7 +4,6 @@ namespace signet::backend::gpu {
 namespace {
 
 __global__ void DelayKernel(long long nanoseconds) {
-  LetNextStart();
   DependencyWait();
   long long start = 0;
   asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(start));

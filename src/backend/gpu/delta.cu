@@ -23,7 +23,6 @@ __global__ void __launch_bounds__(kThreads, kWhole ? 4 : 1)
   __shared__ DeltaGate shared_gate;
   __shared__ PartialSums partial;
 
-  LetNextStart();
   const int warp = threadIdx.x / kWarpSize;
   const int lane = threadIdx.x % kWarpSize;
   const int64_t head = blockIdx.y;

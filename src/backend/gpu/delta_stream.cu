@@ -219,7 +219,6 @@ __global__ void __launch_bounds__(kThreads, 2)
     StreamSequence(const DeltaRuleArgs args) {
   __shared__ Tokens tiles[2];
 
-  LetNextStart();
   const int warp = threadIdx.x / kWarpSize;
   const int lane = threadIdx.x % kWarpSize;
   Place place;

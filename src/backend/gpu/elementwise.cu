@@ -35,7 +35,6 @@ __device__ __forceinline__ void ForElements(int64_t count, bool vectors,
 
 __global__ void __launch_bounds__(kThreads)
     RoundKernel(const __grid_constant__ RoundArgs args, bool vectors) {
-  LetNextStart();
   DependencyWait();
   const int64_t count = __ldcg(args.rows.live) * args.multiple * args.width;
   auto* out = static_cast<uint16_t*>(args.out);
@@ -48,7 +47,6 @@ __global__ void __launch_bounds__(kThreads)
 __global__ void __launch_bounds__(kThreads)
     ActivationKernel(const __grid_constant__ ActivationArgs args,
                      bool vectors) {
-  LetNextStart();
   DependencyWait();
   const int64_t count = __ldcg(args.rows.live) * args.multiple * args.width;
   ForElements(count, vectors, [&](auto step, int64_t i) {
@@ -66,7 +64,6 @@ __global__ void __launch_bounds__(kThreads)
 __global__ void __launch_bounds__(kThreads)
     ResidualAddKernel(const __grid_constant__ ResidualAddArgs args,
                       bool vectors) {
-  LetNextStart();
   DependencyWait();
   ForElements(__ldcg(args.rows.live) * args.width, vectors,
               [&](auto step, int64_t i) {
@@ -84,7 +81,6 @@ __global__ void __launch_bounds__(kThreads)
 __global__ void __launch_bounds__(kThreads)
     IdentityReduceKernel(const __grid_constant__ IdentityReduceArgs args,
                          bool vectors) {
-  LetNextStart();
   DependencyWait();
   ForElements(__ldcg(args.rows.live) * args.width, vectors,
               [&](auto step, int64_t i) {
@@ -96,7 +92,6 @@ __global__ void __launch_bounds__(kThreads)
 /// A row of the grid a row of the call; its blocks stride over the width.
 __global__ void __launch_bounds__(kThreads)
     GatedAddKernel(const __grid_constant__ GatedAddArgs args, bool vectors) {
-  LetNextStart();
   DependencyWait();
   const int64_t live = __ldcg(args.rows.live);
   for (int64_t row = blockIdx.y; row < live; row += gridDim.y) {

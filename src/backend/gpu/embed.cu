@@ -16,7 +16,6 @@ constexpr int64_t kColumns = 2048;
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     EmbedKernel(const __grid_constant__ EmbedArgs args, bool vectors) {
-  LetNextStart();
   DependencyWait();
   const int64_t row = blockIdx.x;
   if (row >= __ldcg(args.rows.live)) return;

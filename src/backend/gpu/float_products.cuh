@@ -264,7 +264,6 @@ template <FloatPath kPath, typename Shape>
 __global__ void __launch_bounds__(MaxThreads(Shape::kBatch), MinBlocks<Shape>())
     FloatProductsKernel(const __grid_constant__ FloatKernelArgs args) {
   extern __shared__ float4 shared[];
-  LetNextStart();
   const int thread = static_cast<int>(threadIdx.x);
   constexpr bool kOneTeam =
       Shape::kMaxTeams == 1 && Shape::kThreads == kTeamThreads;

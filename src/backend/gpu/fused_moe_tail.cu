@@ -253,7 +253,6 @@ template <int kChunks>
 __global__ void __launch_bounds__(kMoeTailThreads, 1)
     MoeTailKernel(const __grid_constant__ TailArgs args) {
   extern __shared__ float4 memory[];
-  LetNextStart();
   const int thread = static_cast<int>(threadIdx.x);
   const TailMemory m = Layout(args, memory);
   const auto* shared_down = static_cast<const char*>(args.shared_down);

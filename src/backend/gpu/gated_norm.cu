@@ -18,7 +18,6 @@ constexpr int kWarps = 4;
 // output instead of args.out unless it is null.
 __global__ void __launch_bounds__(kWarps* kWarpSize)
     NormWholeHeads(const GatedNormArgs args, uint16_t* rounded) {
-  LetNextStart();
   const int lane = threadIdx.x % kWarpSize;
   const int64_t row = blockIdx.x;
   const int64_t head = int64_t{blockIdx.y} * kWarps + threadIdx.x / kWarpSize;
@@ -36,7 +35,6 @@ __global__ void __launch_bounds__(kWarps* kWarpSize)
 // Heads of any width, the sums in the same order.
 __global__ void __launch_bounds__(kWarps* kWarpSize)
     NormHeads(const GatedNormArgs args, uint16_t* rounded) {
-  LetNextStart();
   DependencyWait();
   const int lane = threadIdx.x % kWarpSize;
   const int64_t row = blockIdx.x;

@@ -21,7 +21,6 @@ __device__ void Store4(const float4& value, __nv_bfloat16* to) {
 template <typename T, bool kWide>
 __global__ void __launch_bounds__(kThreads)
     KvAppendKernel(const KvAppendArgs args) {
-  LetNextStart();
   DependencyWait();
   const int64_t row = blockIdx.x;
   if (row >= *args.rows.live) return;

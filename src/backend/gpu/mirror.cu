@@ -10,7 +10,6 @@ constexpr int kBlocksAPart = 8;
 
 // A block column a part; parts are aligned, their sizes are multiples of four.
 __global__ void MirrorKernel(MirrorCopies copies) {
-  LetNextStart();
   DependencyWait();
   const int part = static_cast<int>(blockIdx.y);
   const auto* from = reinterpret_cast<const uint32_t*>(copies.from[part]);

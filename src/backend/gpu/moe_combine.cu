@@ -72,7 +72,6 @@ __global__ void __launch_bounds__(kThreads)
                   const __grid_constant__ Tail tail) {
   constexpr int kFloats = sizeof(T) / sizeof(float);
   __shared__ FoldSlot slots[kBatch];
-  LetNextStart();
   DependencyWait();
   const int64_t live = __ldcg(args.rows.live);
   const int64_t column =

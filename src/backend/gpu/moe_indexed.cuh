@@ -297,7 +297,6 @@ __global__ void __launch_bounds__(kTeamThreads,
   constexpr bool kSharedInput = kOp != ExpertOp::kDown;
   __shared__ SlotList list;
   __shared__ float partials[Shape::kPartials + 1];
-  LetNextStart();
   const int thread = static_cast<int>(threadIdx.x);
   // The tables are as constant as the weights.
   const auto octets = static_cast<int>((args.cols + 7) / 8);
@@ -311,7 +310,8 @@ __global__ void __launch_bounds__(kTeamThreads,
       table[e] = ReadExpert(args.table, e);
     }
   }
-  DependencyWait();
+  WaitForEarlier();
+  if constexpr (kOp != ExpertOp::kRouteGateUp) LetNextStart();
 
   const int64_t live = __ldcg(args.live);
   if (kSharedInput && args.input_in_shared) {
@@ -338,10 +338,13 @@ __global__ void __launch_bounds__(kTeamThreads,
           args.routed_weights[at + k] = list.weights[at + k];
         }
         if (!finite && lane == 0) atomicOr(args.flag, kFlagNonFinite);
+        __threadfence();
       }
     }
   }
   __syncthreads();
+  // Not before: the launch after this one may read the route as it starts.
+  if constexpr (kOp == ExpertOp::kRouteGateUp) LetNextStart();
   bool vectors = args.vectors;
   const int num_slots = ListSlots<kOp>(args, live, table, list, vectors);
   if (vectors) {

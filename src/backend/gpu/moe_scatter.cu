@@ -142,7 +142,6 @@ __device__ int ScanExperts(const ScatterShared& shared, int num_local,
 
 template <int kBlocks>
 __device__ __forceinline__ void ScatterSlots(const ScatterArgs& args) {
-  LetNextStart();
   DependencyWait();
   extern __shared__ int32_t memory[];
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;

@@ -102,7 +102,6 @@ __global__ void __launch_bounds__(kTeamThreads)
     NormKernel(const __grid_constant__ NormArgs args,
                const __grid_constant__ NormedRows out, bool vectors) {
   __shared__ float warp_sums[kTeamWarps];
-  LetNextStart();
   const int64_t octets = (args.width + 7) / 8;
   const int thread = ThreadOf<kTeamThreads>();
   StoredOctet<T> weights[kKept];

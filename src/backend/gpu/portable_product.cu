@@ -42,7 +42,6 @@ __device__ float WeightFor(W weight) {
 template <typename X, typename W>
 __global__ void __launch_bounds__(kThreads)
     PortableKernel(const __grid_constant__ Operands op) {
-  LetNextStart();
   DependencyWait();
   __shared__ int64_t input_row[kRows];
   __shared__ float xs[kRows][kChunk + 1];

@@ -34,7 +34,6 @@ template <int kValues>
 __global__ void __launch_bounds__(1024)
     QkNormRopeKernel(const QkNormRopeArgs args) {
   extern __shared__ float dynamic_shared[];
-  LetNextStart();
   DependencyWait();
   const int64_t row = blockIdx.x;
   const int32_t live = *args.rows.live;

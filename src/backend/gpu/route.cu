@@ -1,4 +1,6 @@
-// Routers: softmax top-k, and precomputed routes. A warp a row.
+// Routers: softmax top-k, and precomputed routes. A warp a row. The launch
+// after one of these may read the route as it starts, so none starts before it
+// ends.
 
 #include <cstdint>
 
@@ -13,8 +15,7 @@ constexpr int kRowsPerBlock = kThreads / kWarpSize;
 
 __global__ void __launch_bounds__(kThreads)
     RouteKernel(const __grid_constant__ RouteArgs args) {
-  LetNextStart();
-  DependencyWait();
+  WaitForEarlier();
   const int lane = static_cast<int>(threadIdx.x % kWarpSize);
   const int64_t row = static_cast<int64_t>(blockIdx.x) * kRowsPerBlock +
                       threadIdx.x / kWarpSize;
@@ -24,12 +25,12 @@ __global__ void __launch_bounds__(kThreads)
       static_cast<int>(args.top_k), args.renormalise, lane,
       args.ids + row * args.top_k, args.weights + row * args.top_k);
   if (!finite && lane == 0) atomicOr(args.flag, kFlagNonFinite);
+  __threadfence();
 }
 
 __global__ void __launch_bounds__(kThreads)
     PrecomputedRouteKernel(const __grid_constant__ PrecomputedRouteArgs args) {
-  LetNextStart();
-  DependencyWait();
+  WaitForEarlier();
   const int lane = static_cast<int>(threadIdx.x % kWarpSize);
   const int64_t row = static_cast<int64_t>(blockIdx.x) * kRowsPerBlock +
                       threadIdx.x / kWarpSize;
@@ -56,6 +57,7 @@ __global__ void __launch_bounds__(kThreads)
         faults != 0 ? 0.0f : __ldcg(in_weights + k);
   }
   if (faults != 0 && lane == 0) atomicOr(args.flag, faults);
+  __threadfence();
 }
 
 dim3 GridOf(int64_t rows) {

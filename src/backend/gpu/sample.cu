@@ -60,7 +60,6 @@ __device__ inline Best BestOfWarp(Best best) {
 __global__ void __launch_bounds__(kPartThreads)
     FindBest(const SampleArgs args, const SampleParts parts,
              const bool vectors) {
-  LetNextStart();
   DependencyWait();
   const int64_t row = parts.first_row + blockIdx.y;
   if (row >= *args.rows.live) return;
@@ -169,7 +168,6 @@ __global__ void __launch_bounds__(kPartThreads)
   __shared__ int32_t gathered;
   __shared__ double warp_sums[kPartWarps];
 
-  LetNextStart();
   DependencyWait();
   const int64_t index = blockIdx.y;
   SampleRow row;

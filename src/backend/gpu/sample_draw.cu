@@ -162,7 +162,6 @@ __global__ void __launch_bounds__(kThreads)
   __shared__ int32_t held;
   __shared__ int32_t drawn;
 
-  LetNextStart();
   DependencyWait();
   SampleRow row;
   if (!FindSampleRow(args, parts.first_row + blockIdx.x, row)) return;

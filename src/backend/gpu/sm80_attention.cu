@@ -233,7 +233,6 @@ __global__ void __launch_bounds__(kThreads, 1)
     FlashKernel(const AttentionArgs args) {
   extern __shared__ uint4 dynamic_shared[];
   auto& shared = *reinterpret_cast<FlashShared<kDim>*>(dynamic_shared);
-  LetNextStart();
   DependencyWait();
   const KvView& cache = args.cache;
   const int64_t kv_head = blockIdx.x;

@@ -36,7 +36,6 @@ __global__ void __launch_bounds__(SkinnyShape<kWeightTiles>::kMaxThreads)
     SkinnyKernel(const __grid_constant__ Operands op) {
   using S = SkinnyShape<kWeightTiles>;
   constexpr int kRing = S::kRing;
-  LetNextStart();
   extern __shared__ float sums[];
   __shared__ bool is_row[S::kTokens];
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;

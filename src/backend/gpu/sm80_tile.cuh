@@ -141,7 +141,6 @@ __device__ void StoreClusterSum(const Operands& op, const Panel& panel,
 template <typename T, int kCluster>
 __device__ __forceinline__ void MultiplyPanels(const Operands& op,
                                                bool paired) {
-  LetNextStart();
   extern __shared__ __align__(128) unsigned char shared[];
   const uint32_t stages = SharedAddress(shared);
   constexpr int kAhead = T::kStages - 1;

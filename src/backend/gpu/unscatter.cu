@@ -38,7 +38,6 @@ template <typename T>
 __global__ void __launch_bounds__(kWarps* kWarpSize)
     UnscatterKernel(int64_t max_rows, int64_t width, const int32_t* sorted_slot,
                     const T* y, T* gate, T* up) {
-  LetNextStart();
   DependencyWait();
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
   const int64_t row =
@@ -60,7 +59,6 @@ __global__ void __launch_bounds__(kWarps* kWarpSize)
                               float* out, uint16_t* rounded) {
   constexpr int kAhead = 4;
   constexpr int kStep = kWarpSize * kFloats;
-  LetNextStart();
   DependencyWait();
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
   const int64_t row =

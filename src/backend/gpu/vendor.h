@@ -20,25 +20,32 @@ inline constexpr int kWarpSize = 32;
 
 #ifdef __CUDACC__
 
-/// Lets the next launch of the stream start its blocks early. They must not
-/// touch what this launch writes before their own DependencyWait.
+/// Returns when all earlier launches of the stream are complete and what they
+/// wrote can be read.
+__device__ inline void WaitForEarlier() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+/// Lets the next launch of the stream start its blocks once every block of this
+/// one has called it or ended. Only after WaitForEarlier: a launch relies on it
+/// that all launches before its predecessor are complete when it starts.
 __device__ inline void LetNextStart() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
 
-/// Returns when all earlier launches of the stream are complete and what they
-/// wrote can be read. Every kernel calls it in every thread before it reads or
-/// writes anything but weights.
+/// Both: every kernel calls this, or each of them, in every thread before it
+/// touches anything but weights and what is older than its predecessor.
 __device__ inline void DependencyWait() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
+  WaitForEarlier();
+  LetNextStart();
 }
 
-/// Launches `kernel`, allowed to start before its predecessor ends; the kernel
-/// must begin with DependencyWait (weights may be prefetched before it).
+/// Launches `kernel`, allowed to start before its predecessor ends: it calls
+/// DependencyWait.
 template <typename... Parameters, typename... Arguments>
 Status Launch(void (*kernel)(Parameters...), dim3 grid, dim3 block,
               size_t shared_bytes, Stream stream, Arguments&&... arguments) {
