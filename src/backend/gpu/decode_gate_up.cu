@@ -9,13 +9,13 @@
 namespace signet::backend::gpu {
 namespace {
 
-constexpr int kBlocksPerSm = 2;
+// All of a multiprocessor: its warps route together, and ask for weights
+// together, since shared memory has to wait behind such loads.
+constexpr int kThreads = 512;
 constexpr int kMaxRows = 8;
-constexpr int kTopK = 8;  // at most
-constexpr int kMaxSlots = kMaxRows * kTopK;
+constexpr int kTopK = 8;                   // at most
 constexpr int kMaxExperts = kTeamThreads;  // a thread each
 constexpr int kCandidates = kTeamWarps * kTopK;
-static_assert(4 * kCandidates == kTeamThreads);
 constexpr int64_t kMaxSharedBytes = int64_t{80} << 10;
 
 struct GateUpArgs {
@@ -47,83 +47,102 @@ struct Matrices {
   const char* up;
 };
 
-/// A score that may be selected: keys order scores, 0 stands for none.
-struct Candidate {
-  uint32_t key;
-  int32_t id;
-};
-
-/// Shared memory beside the input planes.
+/// Shared memory beside the input planes, for up to kTokens rows.
+template <int kTokens>
 struct Routed {
+  static constexpr int kSlots = kTokens * kTopK;
+
   Matrices table[kMaxExperts];  // null: foreign
-  float scores[kMaxRows * kMaxExperts];
+  // Keys order scores; 0 stands for none.
+  alignas(16) uint32_t keys[kTokens][kMaxExperts];
   // Each warp's best of a token, best first.
-  Candidate best[kMaxRows][kCandidates];
+  alignas(16) uint32_t best[kTokens][kCandidates];
+  int32_t best_ids[kTokens][kCandidates];
   int not_finite;  // a bit a token
-  int32_t ids[kMaxSlots];
-  float selected[kMaxSlots];
-  float exponentials[kMaxSlots];
-  Slot slots[kMaxSlots];
+  int32_t ids[kSlots];
+  float selected[kSlots];
+  Slot slots[kSlots];
   int count;
 };
 
-/// Takes the greatest of the lanes' keys, the lowest lane of equal ones: that
-/// lane gets true.
-__device__ __forceinline__ bool WinsRound(uint32_t key, uint32_t most) {
-  const unsigned equal = __ballot_sync(kAllLanes, key == most);
-  return LaneOfThread() == __ffs(static_cast<int>(equal)) - 1;
+/// How many of kCount keys come before `key`, which is that at `index`: the
+/// greater ones, and of equal ones those before it.
+template <int kCount>
+__device__ __forceinline__ int RankOf(uint32_t key, int index,
+                                      const uint32_t* keys) {
+  int rank = 0;
+#pragma unroll 4
+  for (int i = 0; i < kCount; i += 4) {
+    const uint4 other = *reinterpret_cast<const uint4*>(keys + i);
+    rank += other.x > key || (other.x == key && i < index);
+    rank += other.y > key || (other.y == key && i + 1 < index);
+    rank += other.z > key || (other.z == key && i + 2 < index);
+    rank += other.w > key || (other.w == key && i + 3 < index);
+  }
+  return rank;
 }
 
-/// Every warp's best kTopK of its 32 scores of every live token. Rounds, not
-/// networks: short code, which is fetched once a launch.
+/// Every warp's best kTopK of its 32 scores of every token.
+template <int kTokens>
 __device__ __forceinline__ void SelectInWarps(const GateUpArgs& args, int live,
-                                              Routed& routed) {
+                                              Routed<kTokens>& routed) {
   const int id = static_cast<int>(threadIdx.x);
-  const int warp = id / kWarpSize;
+  const int lane = LaneOfThread();
+  const int first = id - lane;
   const bool has_score = id < args.num_experts;
+  float scores[kTokens];
+#pragma unroll
+  for (int token = 0; token < kTokens; ++token) {
+    scores[token] = 0.0f;
+    if (has_score && (kTokens == 1 || token < live)) {
+      scores[token] = __ldcg(args.scores + token * args.num_experts + id);
+    }
+  }
+#pragma unroll
+  for (int token = 0; token < kTokens; ++token) {
+    if (!IsFiniteScore(scores[token])) {
+      atomicOr(&routed.not_finite, 1 << token);
+    }
+    routed.keys[token][id] = has_score ? KeyOf(scores[token]) : 0;
+  }
+  __syncwarp();
 #pragma unroll 1
-  for (int token = 0; token < live; ++token) {
-    const float score =
-        has_score ? routed.scores[token * args.num_experts + id] : 0.0f;
-    if (!IsFiniteScore(score)) atomicOr(&routed.not_finite, 1 << token);
-    uint32_t key = has_score ? KeyOf(score) : 0;
-#pragma unroll 1
-    for (int k = 0; k < kTopK; ++k) {
-      const uint32_t most = __reduce_max_sync(kAllLanes, key);
-      if (WinsRound(key, most)) {
-        routed.best[token][warp * kTopK + k] = {key, id};
-        key = 0;
-      }
+  for (int token = 0; token < kTokens; ++token) {
+    const uint32_t* keys = routed.keys[token];
+    const uint32_t key = keys[id];
+    const int rank = RankOf<kWarpSize>(key, lane, keys + first);
+    if (rank < kTopK) {
+      const int at = first / kWarpSize * kTopK + rank;
+      routed.best[token][at] = key;
+      routed.best_ids[token][at] = id;
     }
   }
 }
 
-/// The best top_k of all warps' best of token `warp`, best first. Of equal keys
-/// the first candidate has the lowest id.
+/// The best top_k of all warps' best of every token, best first. Of equal keys
+/// the first candidate has the lowest id. A thread a candidate.
+template <int kTokens>
 __device__ __forceinline__ void SelectOfWarps(const GateUpArgs& args, int live,
-                                              Routed& routed) {
-  const int token = static_cast<int>(threadIdx.x) / kWarpSize;
-  if (token >= live) return;
-  const int lane = LaneOfThread();
-  Candidate low = routed.best[token][lane];
-  Candidate high = routed.best[token][kWarpSize + lane];
-  const bool finite = (routed.not_finite >> token & 1) == 0;
+                                              Routed<kTokens>& routed) {
+  const int candidate = static_cast<int>(threadIdx.x) % kCandidates;
 #pragma unroll 1
-  for (int k = 0; k < args.top_k; ++k) {
-    const uint32_t most = __reduce_max_sync(kAllLanes, max(low.key, high.key));
-    const bool is_low = __any_sync(kAllLanes, low.key == most) != 0;
-    if (WinsRound(is_low ? low.key : high.key, most)) {
-      const int id = is_low ? low.id : high.id;
-      routed.ids[token * args.top_k + k] = finite ? id : -1;
-      routed.selected[token * args.top_k + k] = ScoreOf(most);
-      (is_low ? low.key : high.key) = 0;
+  for (int token = static_cast<int>(threadIdx.x) / kCandidates; token < live;
+       token += kTeamThreads / kCandidates) {
+    const uint32_t key = routed.best[token][candidate];
+    const int rank = RankOf<kCandidates>(key, candidate, routed.best[token]);
+    if (rank < args.top_k) {
+      const bool finite = (routed.not_finite >> token & 1) == 0;
+      const int at = token * args.top_k + rank;
+      routed.ids[at] = finite ? routed.best_ids[token][candidate] : -1;
+      routed.selected[at] = ScoreOf(key);
     }
   }
 }
 
 /// The slots that are computed here, in order. The first warp calls it.
+template <int kTokens>
 __device__ __forceinline__ void ListSlots(const GateUpArgs& args, int slots,
-                                          Routed& routed) {
+                                          Routed<kTokens>& routed) {
   const int lane = LaneOfThread();
   int count = 0;
 #pragma unroll 1
@@ -141,34 +160,33 @@ __device__ __forceinline__ void ListSlots(const GateUpArgs& args, int slots,
   if (lane == 0) routed.count = count;
 }
 
-/// Ids, weights and the flag, by the first block, which has them after all
-/// others: nothing in this launch waits for them.
+/// Ids, weights and the flag. A warp calls it.
+template <int kTokens>
 __device__ __forceinline__ void KeepRoute(const GateUpArgs& args, int slots,
-                                          Routed& routed) {
-  const int s = static_cast<int>(threadIdx.x);
-  const int first = s / args.top_k * args.top_k;
-  if (s < slots) {
-    routed.exponentials[s] =
-        Exp(__fsub_rn(routed.selected[s], routed.selected[first]));
-  }
-  __syncthreads();
-  if (s < slots) {
+                                          const Routed<kTokens>& routed) {
+  const int lane = LaneOfThread();
+#pragma unroll 1
+  for (int s = lane; s < slots; s += kWarpSize) {
+    const float* selected = routed.selected + s / args.top_k * args.top_k;
     float sum = 0.0f;
 #pragma unroll 1
     for (int k = 0; k < args.top_k; ++k) {
-      sum = __fadd_rn(sum, routed.exponentials[first + k]);
+      sum = __fadd_rn(sum, Exp(__fsub_rn(selected[k], selected[0])));
     }
     const int32_t id = routed.ids[s];
+    const float own = Exp(__fsub_rn(routed.selected[s], selected[0]));
     args.ids[s] = id;
-    args.weights[s] = id < 0 ? 0.0f : __fdiv_rn(routed.exponentials[s], sum);
+    args.weights[s] = id < 0 ? 0.0f : __fdiv_rn(own, sum);
   }
-  if (s == 0 && routed.not_finite != 0) atomicOr(args.flag, kFlagNonFinite);
+  if (lane == 0 && routed.not_finite != 0) atomicOr(args.flag, kFlagNonFinite);
+  __threadfence();
+  __syncwarp();
 }
 
 /// A row of gate with the same of up, slot after slot.
 struct Items {
   const GateUpArgs& args;
-  const Routed& routed;
+  const Slot* slots;
   const float4* input;
   int item;
   int count;
@@ -176,15 +194,15 @@ struct Items {
   int slot;
   int row;
 
-  __device__ __forceinline__ Items(const GateUpArgs& op, const Routed& found,
+  __device__ __forceinline__ Items(const GateUpArgs& op, const Slot* listed,
+                                   int num_slots, int first, int step,
                                    const float4* planes)
       : args(op),
-        routed(found),
+        slots(listed),
         input(planes + LaneOfThread()),
-        item(static_cast<int>(blockIdx.x * kTeamWarps +
-                              threadIdx.x / kWarpSize)),
-        count(found.count * op.width),
-        stride(static_cast<int>(gridDim.x) * kTeamWarps) {
+        item(first),
+        count(num_slots * op.width),
+        stride(step) {
     Locate();
   }
 
@@ -196,16 +214,16 @@ struct Items {
   }
   __device__ __forceinline__ void Point(const char* (&rows)[2]) const {
     const int64_t at = int64_t{16} * row * args.octets + LaneOfThread() * 16;
-    rows[0] = routed.slots[slot].gate + at;
-    rows[1] = routed.slots[slot].up + at;
+    rows[0] = slots[slot].gate + at;
+    rows[1] = slots[slot].up + at;
   }
   __device__ __forceinline__ const float4* Input() const {
-    return input + 2 * routed.slots[slot].token * args.octets;
+    return input + 2 * slots[slot].token * args.octets;
   }
   __device__ __forceinline__ void Finish(float value) const {
     const float up = __shfl_down_sync(kAllLanes, value, kWarpSize / 2);
     if (LaneOfThread() != 0) return;
-    args.out[static_cast<int64_t>(routed.slots[slot].slot) * args.width + row] =
+    args.out[static_cast<int64_t>(slots[slot].slot) * args.width + row] =
         __fmul_rn(Silu(value), up);
   }
 
@@ -216,15 +234,15 @@ struct Items {
   }
 };
 
-__global__ void __launch_bounds__(kTeamThreads, kBlocksPerSm)
+template <int kTokens>
+__global__ void __launch_bounds__(kThreads, 1)
     GateUpKernel(const __grid_constant__ GateUpArgs args) {
   extern __shared__ float4 input[];  // two planes a token
-  __shared__ Routed routed;
-  LetNextStart();
+  __shared__ Routed<kTokens> routed;
   const int thread = static_cast<int>(threadIdx.x);
   // The table is as constant as the weights.
 #pragma unroll 1
-  for (int e = thread; e < args.num_experts; e += kTeamThreads) {
+  for (int e = thread; e < args.num_experts; e += kThreads) {
     const int32_t local = args.global_to_local[e];
     Matrices found = {};
     if (local >= 0) {
@@ -233,43 +251,49 @@ __global__ void __launch_bounds__(kTeamThreads, kBlocksPerSm)
     }
     routed.table[e] = found;
   }
-  DependencyWait();
-
+  if (thread == 0) routed.not_finite = 0;
+  // Older than the launch before.
   const int live = __ldcg(args.live);
+  __syncthreads();
+  WaitForEarlier();
+
   if (live <= 0) return;
+  if (thread < kTeamThreads) {
+    SelectInWarps(args, live, routed);
+  } else {
 #pragma unroll 1
-  for (int i = thread; i < live * args.num_experts; i += kTeamThreads) {
-    routed.scores[i] = __ldcg(args.scores + i);
-  }
-#pragma unroll 1
-  for (int token = 0; token < live; ++token) {
-    const float* x = args.x + int64_t{8} * token * args.octets;
-    float4* to = input + 2 * token * args.octets;
-    for (int q = thread; q < args.octets; q += kTeamThreads) {
-      CopyToShared(x + 8 * q, to + q);
-      CopyToShared(x + 8 * q + 4, to + args.octets + q);
+    for (int i = thread - kTeamThreads; i < live * args.octets;
+         i += kThreads - kTeamThreads) {
+      const int token = i / args.octets;
+      float4* to = input + token * args.octets + i;
+      CopyToShared(args.x + int64_t{8} * i, to);
+      CopyToShared(args.x + int64_t{8} * i + 4, to + args.octets);
     }
   }
-  if (thread == 0) routed.not_finite = 0;
   __syncthreads();
-  SelectInWarps(args, live, routed);
-  __syncthreads();
-  SelectOfWarps(args, live, routed);
+  if (thread < kTeamThreads) SelectOfWarps(args, live, routed);
   __syncthreads();
   if (thread < kWarpSize) ListSlots(args, live * args.top_k, routed);
   WaitForCopies();
   __syncthreads();
 
-  Items items(args, routed, input);
-  const bool any = !items.IsOver();
-  const char* rows[2];
-  RowOctets<TwoRows> octets;
-  if (any) {
+  // The last warp keeps the route and multiplies nothing.
+  const int warps = WarpsOfGrid() - 1;
+  const int warp = WarpOfGrid();
+  if (warp == warps) {
+    KeepRoute(args, live * args.top_k, routed);
+    LetNextStart();
+    return;
+  }
+  Items items(args, routed.slots, routed.count, warp, warps, input);
+  if (!items.IsOver()) {
+    const char* rows[2];
+    RowOctets<TwoRows> octets;
     items.Point(rows);
     LoadStep<TwoRows>(rows, octets);
-  }
-  if (blockIdx.x == 0) KeepRoute(args, live * args.top_k, routed);
-  if (any) {
+    // The launch after this one may read the route as it starts: not before
+    // that is kept.
+    if (blockIdx.x + 1 < gridDim.x) LetNextStart();
     MultiplyGroupsOfRows<TwoRows>(items, args.octets, rows, octets);
   }
 }
@@ -316,19 +340,17 @@ Status RunGateUp(Stream stream, int num_sms, const RouteGateUpArgs& op) {
   args.top_k = static_cast<int>(op.route.top_k);
   args.octets = static_cast<int>(table.hidden / 8);
   args.width = static_cast<int>(table.width);
-  const int64_t items = op.route.rows.capacity * op.route.top_k * table.width;
-  const int64_t blocks =
-      std::min<int64_t>(static_cast<int64_t>(num_sms) * kBlocksPerSm,
-                        (items + kTeamWarps - 1) / kTeamWarps);
   const size_t bytes = InputBytes(op);
+  auto* kernel =
+      op.route.rows.capacity == 1 ? &GateUpKernel<1> : &GateUpKernel<kMaxRows>;
   if (bytes > (size_t{28} << 10)) {  // beside the static part
     const Status status = cudaFuncSetAttribute(
-        &GateUpKernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+        kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
         static_cast<int>(bytes));
     if (status != kOk) return status;
   }
-  return Launch(&GateUpKernel, dim3(static_cast<unsigned>(blocks)),
-                dim3(kTeamThreads), bytes, stream, args);
+  return Launch(kernel, dim3(static_cast<unsigned>(num_sms)), dim3(kThreads),
+                bytes, stream, args);
 }
 
 }  // namespace signet::backend::gpu

@@ -7,13 +7,16 @@
 namespace signet::backend::gpu {
 namespace {
 
-constexpr int kThreads = 512;
+// Few warps of two rows each: the activations pass through shared memory once
+// for both.
+constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / kWarpSize;
 constexpr int kMaxRows = 8;
 constexpr int kSlots = 8;   // of a token
 constexpr int kOctets = 2;  // of a row, a lane
 constexpr int kMaxWidth = 8 * kWarpSize * kOctets;
 constexpr int kMaxExperts = 512;
+constexpr int kRows = 2;  // of a warp
 
 struct TailArgs {
   const int32_t* live;
@@ -44,88 +47,104 @@ struct Slot {
   int fold_lane;
 };
 
-struct Routed {
+struct Listed {
   const char* downs[kMaxExperts];  // null: foreign
   Slot slots[kMaxRows][kSlots];
   float sigmoids[kMaxRows];
 };
 
-using RowPart = uint4[kOctets];
+/// A lane's part of kRows rows.
+struct Part {
+  uint4 octets[kRows][kOctets];
 
-/// This lane's part of a row.
-__device__ __forceinline__ void LoadRow(const char* row, int octets,
-                                        RowPart& part) {
-  const int lane = LaneOfThread();
+  /// `rows` apart by `row_bytes`, from `first` on.
+  __device__ __forceinline__ void Load(const char* first, int64_t row_bytes,
+                                       int octets_of_row) {
+    const int lane = LaneOfThread();
 #pragma unroll
-  for (int j = 0; j < kOctets; ++j) {
-    const int q = j * kWarpSize + lane;
-    if (q < octets) part[j] = LoadWeights(row + int64_t{16} * q);
-  }
-}
-
-/// This lane's part of the product with an input row of two planes.
-__device__ __forceinline__ float PartOfDot(const RowPart& part,
-                                           const float4* planes, int octets) {
-  const int lane = LaneOfThread();
-  float sum = 0.0f;
+    for (int r = 0; r < kRows; ++r) {
 #pragma unroll
-  for (int j = 0; j < kOctets; ++j) {
-    const int q = j * kWarpSize + lane;
-    if (q < octets) sum = AddOctet(part[j], planes[q], planes[octets + q], sum);
-  }
-  return sum;
-}
-
-/// Asks for the activations of the live tokens as planes, a warp a row: per
-/// token its slots, then the shared expert.
-__device__ __forceinline__ void BringActs(const TailArgs& args, int live,
-                                          int token_planes, float4* acts) {
-  const int lane = LaneOfThread();
-  const int rows_of_token = args.top_k + 1;
-#pragma unroll 1
-  for (int row = static_cast<int>(threadIdx.x) / kWarpSize;
-       row < live * rows_of_token; row += kWarps) {
-    const int token = row / rows_of_token;
-    const int k = row - token * rows_of_token;
-    const bool shared = k == args.top_k;
-    const int octets = shared ? args.shared_octets : args.octets;
-    const float* from =
-        shared ? args.shared_act + int64_t{8} * token * octets
-               : args.act + int64_t{8} * (token * args.top_k + k) * octets;
-    float4* to = acts + token * token_planes + 2 * k * args.octets;
-    for (int q = lane; q < octets; q += kWarpSize) {
-      CopyToShared(from + 8 * q, to + q);
-      CopyToShared(from + 8 * q + 4, to + octets + q);
-    }
-  }
-}
-
-/// The slots of the live tokens, by the first two warps; their scales, by the
-/// third.
-__device__ __forceinline__ void ListSlots(const TailArgs& args, int live,
-                                          Routed& routed) {
-  const int thread = static_cast<int>(threadIdx.x);
-  if (thread < live * kSlots) {
-    const int token = thread / kSlots;
-    const int k = thread % kSlots;
-    Slot slot = {};
-    if (k < args.top_k) {
-      const int s = token * args.top_k + k;
-      const int32_t id = __ldcg(args.ids + s);
-      slot.weight = __ldcg(args.weights + s);
-      if (id >= 0) {
-        slot.down = routed.downs[id];
-        slot.fold_lane = id * args.lanes / args.num_experts - args.first_lane;
+      for (int j = 0; j < kOctets; ++j) {
+        const int q = j * kWarpSize + lane;
+        if (q < octets_of_row) {
+          octets[r][j] = LoadWeights(first + r * row_bytes + int64_t{16} * q);
+        }
       }
     }
-    routed.slots[token][k] = slot;
-  } else if (thread >= kMaxRows * kSlots && thread - kMaxRows * kSlots < live) {
-    const int token = thread - kMaxRows * kSlots;
-    routed.sigmoids[token] = Sigmoid(__ldcg(args.gate + token));
   }
+  /// Adds the product with an input row of two planes.
+  __device__ __forceinline__ void Dot(const float4* planes, int octets_of_row,
+                                      float (&sums)[kRows]) const {
+    const int lane = LaneOfThread();
+#pragma unroll
+    for (int j = 0; j < kOctets; ++j) {
+      const int q = j * kWarpSize + lane;
+      if (q < octets_of_row) {
+        const float4 low = planes[q];
+        const float4 high = planes[octets_of_row + q];
+#pragma unroll
+        for (int r = 0; r < kRows; ++r) {
+          sums[r] = AddOctet(octets[r][j], low, high, sums[r]);
+        }
+      }
+    }
+  }
+};
+
+/// The activations of the live tokens as planes: per token its slots, then the
+/// shared expert.
+__device__ __forceinline__ void BringActs(const TailArgs& args, int live,
+                                          int token_planes, float4* acts) {
+  const auto bring = [&](const float* x, int rows, int of_token, int octets,
+                         int first) {
+    const int pieces = 2 * octets;
+    for (int i = static_cast<int>(threadIdx.x); i < rows * pieces;
+         i += kThreads) {
+      const int row = i / pieces;
+      const int piece = i - row * pieces;
+      const int token = row / of_token;
+      float4* to = acts + token * token_planes + first +
+                   (row - token * of_token) * pieces;
+      to[piece % 2 * octets + piece / 2] =
+          __ldcg(reinterpret_cast<const float4*>(x) + i);
+    }
+  };
+  bring(args.act, live * args.top_k, args.top_k, args.octets, 0);
+  bring(args.shared_act, live, 1, args.shared_octets,
+        2 * args.top_k * args.octets);
 }
 
-/// The sum over the token's slots in the order of the fold, in every lane.
+/// The slots of the live tokens, a thread each.
+__device__ __forceinline__ void ListSlots(const TailArgs& args, int live,
+                                          Listed& listed) {
+  const int thread = static_cast<int>(threadIdx.x);
+  const int token = thread / kSlots;
+  const int k = thread % kSlots;
+  const bool has_slot = token < live && k < args.top_k;
+  int32_t id = -1;
+  Slot slot = {};
+  if (has_slot) {
+    const int s = token * args.top_k + k;
+    id = __ldcg(args.ids + s);
+    slot.weight = __ldcg(args.weights + s);
+  }
+  for (int e = thread; e < args.num_experts; e += kThreads) {
+    const int32_t local = args.global_to_local[e];
+    listed.downs[e] = local < 0
+                          ? nullptr
+                          : static_cast<const char*>(args.experts[local].down);
+  }
+  __syncthreads();
+  if (token >= live) return;
+  if (id >= 0) {
+    slot.down = listed.downs[id];
+    slot.fold_lane = id * args.lanes / args.num_experts - args.first_lane;
+  }
+  listed.slots[token][k] = slot;
+}
+
+/// The sum over the token's slots in the order of the fold, in the first
+/// num_lanes lanes.
 __device__ __forceinline__ float Fold(const TailArgs& args,
                                       const Slot (&slots)[kSlots],
                                       const float (&sums)[kSlots]) {
@@ -146,84 +165,89 @@ __device__ __forceinline__ float Fold(const TailArgs& args,
   return fold;
 }
 
+/// An item is kRows rows of a token.
 __global__ void __launch_bounds__(kThreads, 1)
     TailKernel(const __grid_constant__ TailArgs args) {
   extern __shared__ float4 acts[];
-  __shared__ Routed routed;
-  LetNextStart();
+  __shared__ Listed listed;
   const int thread = static_cast<int>(threadIdx.x);
   const int lane = LaneOfThread();
-  int h = static_cast<int>(blockIdx.x) * kWarps + thread / kWarpSize;
-  const int stride = static_cast<int>(gridDim.x) * kWarps;
-  // What earlier launches do not write: weights and their table.
-  RowPart shared_row;
-  if (h < args.hidden) {
-    LoadRow(args.shared_down + int64_t{16} * h * args.shared_octets,
-            args.shared_octets, shared_row);
-  }
-#pragma unroll 1
-  for (int e = thread; e < args.num_experts; e += kThreads) {
-    const int32_t local = args.global_to_local[e];
-    routed.downs[e] = local < 0
-                          ? nullptr
-                          : static_cast<const char*>(args.experts[local].down);
-  }
-  __syncthreads();
-  DependencyWait();
-
+  // The last rows are taken again where they do not fill an item.
+  const int last_first = args.hidden - kRows;
+  int h = kRows * WarpOfGrid();
+  const int stride = kRows * WarpsOfGrid();
+  const int64_t shared_bytes = int64_t{16} * args.shared_octets;
+  const auto load_shared = [&](int row, Part& part) {
+    part.Load(args.shared_down + min(row, last_first) * shared_bytes,
+              shared_bytes, args.shared_octets);
+  };
+  Part shared_part;
+  if (h < args.hidden) load_shared(h, shared_part);
+  // A route is there before the launch after it starts (route.cu,
+  // decode_gate_up.cu, moe_indexed.cuh).
   const int live = __ldcg(args.live);
-  if (live <= 0) return;
+  ListSlots(args, live, listed);
+  __syncthreads();
+
   const int expert_planes = 2 * args.top_k * args.octets;
   const int token_planes = expert_planes + 2 * args.shared_octets;
-  ListSlots(args, live, routed);
-  BringActs(args, live, token_planes, acts);
-  __syncthreads();
-
-  RowPart rows[kSlots];
+  const int64_t bytes = int64_t{16} * args.octets;
+  Part parts[kSlots];
   const auto load = [&](int token, int row, int s) {
-    const char* down = routed.slots[token][s].down;
+    const char* down = listed.slots[token][s].down;
     if (down != nullptr) {
-      LoadRow(down + int64_t{16} * row * args.octets, args.octets, rows[s]);
+      parts[s].Load(down + min(row, last_first) * bytes, bytes, args.octets);
     }
   };
-  if (h < args.hidden) {
+  if (h < args.hidden && live > 0) {
 #pragma unroll
     for (int s = 0; s < kSlots; ++s) load(0, h, s);
   }
-  WaitForCopies();
+  DependencyWait();
+
+  if (live <= 0) return;
+  if (thread < live) {
+    listed.sigmoids[thread] = Sigmoid(__ldcg(args.gate + thread));
+  }
+  BringActs(args, live, token_planes, acts);
   __syncthreads();
   int token = 0;
 #pragma unroll 1
   while (h < args.hidden) {
-    // The next token's rows, or the first one's of the next row, are on their
+    // The next token's rows, or the first one's of the next rows, are on their
     // way while these are summed.
     const bool last = token + 1 == live;
     const int next_token = last ? 0 : token + 1;
     const int next_h = last ? h + stride : h;
     const float4* planes = acts + token * token_planes;
-    const int64_t at = static_cast<int64_t>(token) * args.hidden + h;
-    const float residual = lane == 0 ? __ldcg(args.residual + at) : 0.0f;
-    float sums[kSlots];
+    const int64_t at =
+        static_cast<int64_t>(token) * args.hidden + min(h, last_first);
+    const float residual =
+        lane < kRows ? __ldcg(args.residual + at + lane) : 0.0f;
+    float sums[kRows][kSlots];
 #pragma unroll
     for (int s = 0; s < kSlots; ++s) {
-      sums[s] = 0.0f;
-      if (routed.slots[token][s].down != nullptr) {
-        sums[s] = PartOfDot(rows[s], planes + 2 * s * args.octets, args.octets);
+      float dots[kRows] = {};
+      if (listed.slots[token][s].down != nullptr) {
+        parts[s].Dot(planes + 2 * s * args.octets, args.octets, dots);
       }
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) sums[r][s] = dots[r];
       if (next_h < args.hidden) load(next_token, next_h, s);
     }
-    const float shared = SumLanes(
-        PartOfDot(shared_row, planes + expert_planes, args.shared_octets),
-        lane);
-    if (last && next_h < args.hidden) {
-      LoadRow(args.shared_down + int64_t{16} * next_h * args.shared_octets,
-              args.shared_octets, shared_row);
+    float shared[kRows] = {};
+    shared_part.Dot(planes + expert_planes, args.shared_octets, shared);
+    if (last && next_h < args.hidden) load_shared(next_h, shared_part);
+    float result = 0.0f;
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      const float fold =
+          __shfl_sync(kAllLanes, Fold(args, listed.slots[token], sums[r]), 0);
+      const float gated =
+          __fmaf_rn(listed.sigmoids[token], SumLanes(shared[r], lane), fold);
+      if (lane == r) result = gated;
     }
-    const float fold = Fold(args, routed.slots[token], sums);
-    if (lane == 0) {
-      const float gated = __fmaf_rn(routed.sigmoids[token], shared, fold);
-      args.out[at] = __fadd_rn(residual, gated);
-    }
+    if (lane < kRows) args.out[at + lane] = __fadd_rn(residual, result);
     token = next_token;
     h = next_h;
   }
@@ -284,7 +308,7 @@ Status RunMoeTail(Stream stream, int num_sms, const MoeTailArgs& op) {
   args.first_lane = static_cast<int>(op.combine.first_lane);
   args.num_lanes = static_cast<int>(op.combine.num_lanes);
   const int64_t blocks =
-      std::min<int64_t>(num_sms, (table.hidden + kWarps - 1) / kWarps);
+      std::min<int64_t>(num_sms, (table.hidden + kRows - 1) / kRows);
   const size_t bytes = ActBytes(op);
   if (bytes > (size_t{40} << 10)) {  // beside the static part
     const Status status = cudaFuncSetAttribute(

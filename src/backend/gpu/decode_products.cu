@@ -22,8 +22,7 @@ struct Part {
 struct OneRowArgs {
   const int32_t* live;
   const float* x;
-  int octets;  // of a row
-  bool last_row;
+  int octets;             // of a row
   RowNorm norm;           // weight null: none
   const char* up_weight;  // of the last part, which is gate, or null
   const float* residual;  // of the only part, or null
@@ -48,9 +47,8 @@ struct Groups {
   __device__ __forceinline__ Groups(const OneRowArgs& op, const float4* planes)
       : args(op),
         input(planes + LaneOfThread()),
-        index(static_cast<int>(blockIdx.x * kTeamWarps +
-                               threadIdx.x / kWarpSize)),
-        stride(static_cast<int>(gridDim.x) * kTeamWarps),
+        index(WarpOfGrid()),
+        stride(WarpsOfGrid()),
         part(0) {
     Locate();
   }
@@ -112,7 +110,6 @@ template <typename Step>
 __global__ void __launch_bounds__(kTeamThreads, kBlocksPerSm)
     OneRowKernel(const __grid_constant__ OneRowArgs args) {
   extern __shared__ float4 planes[];
-  LetNextStart();
   Groups<Step> groups(args, planes);
   const bool any = !groups.IsOver();
   const char* rows[Step::kRows];
@@ -121,14 +118,15 @@ __global__ void __launch_bounds__(kTeamThreads, kBlocksPerSm)
     groups.Point(rows);
     LoadStep<Step>(rows, octets);
   }
+  const NormStart norm(args.norm, args.octets);
   DependencyWait();
 
   const int live = __ldcg(args.live);
-  if (live <= 0) return;
-  const float* x = args.x;
-  if (args.last_row) x += static_cast<int64_t>(live - 1) * args.octets * 8;
-  BringRow(x, args.octets, args.norm, blockIdx.x == 0, planes);
-  if (any) MultiplyGroupsOfRows<Step>(groups, args.octets, rows, octets);
+  BringRow(args.x, args.octets, args.norm, norm, blockIdx.x == 0 && live > 0,
+           planes);
+  if (any && live > 0) {
+    MultiplyGroupsOfRows<Step>(groups, args.octets, rows, octets);
+  }
 }
 
 template <typename Step>
@@ -137,7 +135,6 @@ Status Run(Stream stream, int num_sms, const FloatProducts& products) {
   args.live = products.live;
   args.x = products.x;
   args.octets = static_cast<int>(products.cols / 8);
-  args.last_row = products.last_row;
   if (products.norm) {
     args.norm = {static_cast<const uint4*>(products.norm_weight.data),
                  products.norm_offset, products.norm_eps, products.normed};
@@ -157,8 +154,7 @@ Status Run(Stream stream, int num_sms, const FloatProducts& products) {
   }
   args.num_groups = static_cast<int>(groups);
   const int64_t blocks =
-      std::min<int64_t>(static_cast<int64_t>(num_sms) * kBlocksPerSm,
-                        (groups + kTeamWarps - 1) / kTeamWarps);
+      std::min<int64_t>(static_cast<int64_t>(num_sms) * kBlocksPerSm, groups);
   const auto bytes = static_cast<size_t>(args.octets) * 2 * sizeof(float4);
   auto* kernel = &OneRowKernel<Step>;
   if (bytes > (size_t{46} << 10)) {  // beside the sums of the norm
@@ -178,9 +174,8 @@ bool IsAligned(const void* pointer) {
 }  // namespace
 
 bool TakesOneRow(const FloatProducts& products) {
-  if (products.dtype != tensor::DType::kBF16 ||
-      !(products.last_row || products.capacity == 1) || products.cols == 0 ||
-      products.cols % FourRows::kElements != 0 ||
+  if (products.dtype != tensor::DType::kBF16 || products.capacity != 1 ||
+      products.cols == 0 || products.cols % FourRows::kElements != 0 ||
       products.cols * 4 > kMaxInputBytes || !IsAligned(products.x) ||
       !IsAligned(products.up_weight) || !IsAligned(products.normed)) {
     return false;

@@ -23,6 +23,16 @@ struct RowStep {
 using TwoRows = RowStep<2, 8>;   // rows of k * 2048
 using FourRows = RowStep<4, 4>;  // rows of k * 1024
 
+/// A warp's place among those of a grid of blocks alike: warps of the same
+/// number in their blocks follow each other, so that few rows still give every
+/// block some.
+__device__ __forceinline__ int WarpOfGrid() {
+  return static_cast<int>(threadIdx.x / kWarpSize * gridDim.x + blockIdx.x);
+}
+__device__ __forceinline__ int WarpsOfGrid() {
+  return static_cast<int>(gridDim.x * (blockDim.x / kWarpSize));
+}
+
 template <typename Step>
 struct RowOctets {
   uint4 at[Step::kRows][Step::kOctets];

@@ -10,19 +10,34 @@
 
 namespace signet::backend::gpu {
 
-/// weight: bf16 at a multiple of 16 bytes; null: no norm. The first block keeps
-/// the normed row in `kept` unless that is null.
+/// weight: bf16 at a multiple of 16 bytes; null: no norm.
 struct RowNorm {
   const uint4* weight;
   float offset;
   float eps;
-  float* kept;
+  float* kept;  // the normed row, or null
+};
+
+/// The norm's weights of this thread's first octet, asked for before the input
+/// is there.
+struct NormStart {
+  uint4 first;
+
+  __device__ __forceinline__ NormStart(const RowNorm& norm, int octets)
+      : first() {
+    const int q = static_cast<int>(threadIdx.x);
+    if (norm.weight != nullptr && q < octets) first = __ldg(norm.weight + q);
+  }
+  __device__ __forceinline__ uint4 At(const RowNorm& norm, int q) const {
+    return q == static_cast<int>(threadIdx.x) ? first : __ldg(norm.weight + q);
+  }
 };
 
 /// All kTeamThreads threads of a block call it; the planes are there when it
-/// returns.
+/// returns. `keeps`: whether this block writes norm.kept.
 __device__ __forceinline__ void BringRow(const float* x, int octets,
-                                         const RowNorm& norm, bool first_block,
+                                         const RowNorm& norm,
+                                         const NormStart& start, bool keeps,
                                          float4* planes) {
   __shared__ float warp_sums[kTeamWarps];
   const int thread = static_cast<int>(threadIdx.x);
@@ -44,7 +59,7 @@ __device__ __forceinline__ void BringRow(const float* x, int octets,
   const float inv = InvRms(warp_sums, int64_t{8} * octets, norm.eps);
 #pragma unroll 1
   for (int q = thread; q < octets; q += kTeamThreads) {
-    const uint4 stored = __ldg(norm.weight + q);
+    const uint4 stored = start.At(norm, q);
     const auto weights = [&](const float4& w) {
       return make_float4(
           __fadd_rn(norm.offset, w.x), __fadd_rn(norm.offset, w.y),
@@ -56,7 +71,7 @@ __device__ __forceinline__ void BringRow(const float* x, int octets,
         Scale(planes[octets + q], inv, weights(VectorWeights::Half<1>(stored)));
     planes[q] = low;
     planes[octets + q] = high;
-    if (norm.kept != nullptr && first_block) {
+    if (norm.kept != nullptr && keeps) {
       auto* to = reinterpret_cast<float4*>(norm.kept) + 2 * q;
       to[0] = low;
       to[1] = high;

@@ -37,14 +37,16 @@ struct Channel {
   __device__ void LoadWeights(const ConvArgs& args) {
     taps = LoadTaps(static_cast<const W*>(args.weight.data), index);
   }
-  __device__ void LoadColumns(const ConvArgs& args, int64_t row, int64_t slot,
-                              bool from_start) {
-    u = args.u[row * args.weight.rows + index];
+  __device__ void LoadState(const ConvArgs& args, int64_t slot,
+                            bool from_start) {
     const float* state = State(args, slot);
 #pragma unroll
     for (int j = 0; j < kHistory; ++j) {
       history[j] = from_start ? 0.0f : state[j];
     }
+  }
+  __device__ void LoadInput(const ConvArgs& args, int64_t row) {
+    u = __ldcg(args.u + row * args.weight.rows + index);
   }
   __device__ float Out() const {
     return ConvSilu(taps, history[0], history[1], history[2], u);
@@ -82,7 +84,6 @@ __global__ void __launch_bounds__(kDeltaWarps* kColumns,
   __shared__ float4 norm_gate[kWarpSize];
   __shared__ float4 norm_weight[kWarpSize];
 
-  LetNextStart();
   const int rank = blockIdx.x;
   const int key_head = static_cast<int>(blockIdx.y);
   const int64_t row = blockIdx.z;
@@ -122,19 +123,25 @@ __global__ void __launch_bounds__(kDeltaWarps* kColumns,
     norm_weight[lane] = weight.Value(norm.weight.dtype);
     if (lane == 0) head_out.Open();
   }
-  DependencyWait();
+  // The states are older than the launch before: a program moves each one on
+  // once.
   const auto [live, from_start, slot] = FindRow(conv.rows, row);
-  // All blocks of a cluster leave here, or none.
-  if (!live) return;
-
-  if (has_key) of_key.LoadColumns(conv, row, slot, from_start);
-  if (has_value) of_value.LoadColumns(conv, row, slot, from_start);
   float* state = delta.state +
                  ((slot * value_heads + head) * kDim + warp * kRows) * kDim +
                  column;
   float s[kRows];
+  if (live) {
+    if (has_key) of_key.LoadState(conv, slot, from_start);
+    if (has_value) of_value.LoadState(conv, slot, from_start);
 #pragma unroll
-  for (int i = 0; i < kRows; ++i) s[i] = from_start ? 0.0f : state[i * kDim];
+    for (int i = 0; i < kRows; ++i) s[i] = from_start ? 0.0f : state[i * kDim];
+  }
+  DependencyWait();
+  // All blocks of a cluster leave here, or none.
+  if (!live) return;
+
+  if (has_key) of_key.LoadInput(conv, row);
+  if (has_value) of_value.LoadInput(conv, row);
   const int64_t at = row * value_heads + head;
   float b = 0;
   float a = 0;
