@@ -223,9 +223,9 @@ TEST_F(FloatProductsTest, TheLastRowIsTheLastLiveOne) {
       EXPECT_TRUE(AllUnwritten(out.Get()));
       continue;
     }
-    EXPECT_TRUE(SameBits(out.Get(),
-                         Run(Row(x, shape.live - 1, shape.cols), weight.data(),
-                             {1, 1, shape.rows, shape.cols, shape.dtype})));
+    // In the bits it has where every row is multiplied.
+    const std::vector<float> all = Run(x, weight.data(), shape);
+    EXPECT_TRUE(SameRow(out.Get(), Row(all, shape.live - 1, shape.rows)));
   }
 }
 

@@ -122,7 +122,8 @@ FloatConfig ChooseFloat(const FloatDesc& desc) {
       config.teams * (kTeamThreads / 32 / config.dot_warps);
   config.blocks = std::min(desc.num_sms * teams_per_sm / config.teams,
                            CeilDiv(config.groups, teams_per_block));
-  config.batches = CeilDiv(desc.capacity, config.batch);
+  config.batches = desc.last_row ? std::min<int64_t>(desc.capacity, 1)
+                                 : CeilDiv(desc.capacity, config.batch);
   const int64_t partials =
       config.dot_warps == 1 ? 0 : 2 * 8 * config.rows * config.batch * 4;
   config.shared_bytes = static_cast<size_t>(

@@ -22,6 +22,8 @@ constexpr int ExpertDotWarps(int64_t cols) { return cols > 4096 ? 8 : 1; }
 /// Products of the same input rows in one launch.
 struct FloatDesc {
   int64_t capacity = 0;  // input rows
+  // Only one of them is multiplied, in the bits it has among the others.
+  bool last_row = false;
   int64_t cols = 0;
   // Weight rows of each product. When `paired`, the last one stands for two
   // products of that many rows, met pair by pair.

@@ -47,6 +47,19 @@ TEST(FloatConfigTest, TheOrderOfADotFollowsFromShapesAlone) {
   }
 }
 
+TEST(FloatConfigTest, TheLastRowIsMultipliedAsAmongAll) {
+  for (int64_t capacity : {1, 8, 9, 70}) {
+    FloatDesc desc = Desc(capacity, 2048, {300});
+    const FloatConfig all = ChooseFloat(desc);
+    desc.last_row = true;
+    const FloatConfig last = ChooseFloat(desc);
+    EXPECT_EQ(last.path, all.path);
+    EXPECT_EQ(last.dot_warps, all.dot_warps);
+    EXPECT_EQ(last.batch, all.batch);
+    EXPECT_EQ(last.batches, 1);
+  }
+}
+
 TEST(FloatConfigTest, TheFlagshipFillsTheMachineOnce) {
   // The projections of a DeltaNet layer: a warp a pair of rows.
   FloatDesc desc = Desc(1, 2048, {8192, 4096, 32, 32});

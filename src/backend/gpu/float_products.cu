@@ -17,7 +17,8 @@ bool Aligned(const void* pointer) {
 
 FloatDesc Describe(const FloatProducts& products, int num_sms) {
   FloatDesc desc;
-  desc.capacity = products.last_row ? 1 : products.capacity;
+  desc.capacity = products.capacity;
+  desc.last_row = products.last_row;
   desc.cols = products.cols;
   desc.num_products = products.num_parts;
   desc.paired = products.up_weight != nullptr;

@@ -23,8 +23,9 @@ Status MultiplyRounded(Stream stream, int num_sms, const Product& product) {
       .capacity = product.last_row ? 1 : product.capacity,
       .last_row = product.last_row,
   };
+  // By all rows, so that the last one has the bits it has among the others.
   const ProductConfig config = ConfigOf(DenseDesc{
-      .rows = operands.capacity,
+      .rows = product.capacity,
       .matrix_rows = weight.rows,
       .cols = weight.cols,
       .packed = weight.dtype == tensor::DType::kBF16 && weight.cols % 8 == 0 &&
