@@ -372,8 +372,9 @@ Status LaunchDecodeDim(Stream stream, const SplitAttention& attention) {
   const Status status = cudaFuncSetAttribute(
       kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
   if (status != kOk) return status;
-  return Launch(kernel, SplitGrid(attention), dim3(kDecodeThreads), kBytes,
-                stream, attention);
+  return LaunchRows(attention.ops.attention.rows.capacity, kernel,
+                    SplitGrid(attention), dim3(kDecodeThreads), kBytes, stream,
+                    attention);
 }
 
 template <bool kFused>

@@ -114,10 +114,10 @@ auto KernelFor(int64_t dim) {
 
 Status LaunchMerge(Stream stream, const SplitAttention& attention) {
   const AttentionArgs& args = attention.ops.attention;
-  return Launch(KernelFor(args.cache.head_dim),
-                dim3(static_cast<unsigned>(args.heads),
-                     static_cast<unsigned>(args.rows.capacity)),
-                dim3(kWarps * kWarpSize), 0, stream, attention);
+  return LaunchRows(args.rows.capacity, KernelFor(args.cache.head_dim),
+                    dim3(static_cast<unsigned>(args.heads),
+                         static_cast<unsigned>(args.rows.capacity)),
+                    dim3(kWarps * kWarpSize), 0, stream, attention);
 }
 
 }  // namespace signet::backend::gpu

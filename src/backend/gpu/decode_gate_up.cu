@@ -349,8 +349,9 @@ Status RunGateUp(Stream stream, int num_sms, const RouteGateUpArgs& op) {
         static_cast<int>(bytes));
     if (status != kOk) return status;
   }
-  return Launch(kernel, dim3(static_cast<unsigned>(num_sms)), dim3(kThreads),
-                bytes, stream, args);
+  return LaunchRows(op.route.rows.capacity, kernel,
+                    dim3(static_cast<unsigned>(num_sms)), dim3(kThreads), bytes,
+                    stream, args);
 }
 
 }  // namespace signet::backend::gpu

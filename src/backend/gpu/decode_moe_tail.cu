@@ -316,8 +316,9 @@ Status RunMoeTail(Stream stream, int num_sms, const MoeTailArgs& op) {
         static_cast<int>(bytes));
     if (status != kOk) return status;
   }
-  return Launch(&TailKernel, dim3(static_cast<unsigned>(blocks)),
-                dim3(kThreads), bytes, stream, args);
+  return LaunchRows(op.add.rows.capacity, &TailKernel,
+                    dim3(static_cast<unsigned>(blocks)), dim3(kThreads), bytes,
+                    stream, args);
 }
 
 }  // namespace signet::backend::gpu

@@ -163,8 +163,9 @@ Status Run(Stream stream, int num_sms, const FloatProducts& products) {
         static_cast<int>(bytes));
     if (status != kOk) return status;
   }
-  return Launch(kernel, dim3(static_cast<unsigned>(blocks)), dim3(kTeamThreads),
-                bytes, stream, args);
+  return LaunchRows(products.capacity, kernel,
+                    dim3(static_cast<unsigned>(blocks)), dim3(kTeamThreads),
+                    bytes, stream, args);
 }
 
 bool IsAligned(const void* pointer) {

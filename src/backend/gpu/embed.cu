@@ -53,11 +53,11 @@ void GpuKernels::Embed(LaunchKey, const EmbedArgs& args) {
       args.table.cols % 4 == 0 && aligned(args.table.data) && aligned(args.out);
   WithElement(args.table.dtype, [&](auto element) {
     using T = std::remove_const_t<std::remove_pointer_t<decltype(element)>>;
-    Check(Launch(&EmbedKernel<T>,
-                 dim3(static_cast<unsigned>(args.rows.capacity),
-                      static_cast<unsigned>((args.table.cols + kColumns - 1) /
-                                            kColumns)),
-                 dim3(kThreads), 0, stream_, args, vectors));
+    Check(LaunchRows(args.rows.capacity, &EmbedKernel<T>,
+                     dim3(static_cast<unsigned>(args.rows.capacity),
+                          static_cast<unsigned>(
+                              (args.table.cols + kColumns - 1) / kColumns)),
+                     dim3(kThreads), 0, stream_, args, vectors));
   });
 }
 

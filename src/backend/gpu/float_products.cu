@@ -50,6 +50,7 @@ Status MultiplyFloats(Stream stream, int num_sms,
   if (config.blocks == 0 || config.batches == 0) return kOk;
   FloatKernelArgs args = {};
   args.live = products.live;
+  args.capacity = products.capacity;
   args.x = products.x;
   args.cols = products.cols;
   args.row_bytes =

@@ -23,6 +23,7 @@ struct FloatKernelPart {
 
 struct FloatKernelArgs {
   const int32_t* live;
+  int64_t capacity;  // rows of x
   const float* x;
   int64_t cols;
   int64_t row_bytes;
@@ -351,11 +352,11 @@ Status RunShape(Stream stream, const FloatConfig& config,
         static_cast<int>(config.shared_bytes));
     if (status != kOk) return status;
   }
-  return Launch(kernel,
-                dim3(static_cast<unsigned>(config.blocks),
-                     static_cast<unsigned>(config.batches)),
-                dim3(static_cast<unsigned>(config.teams * kTeamThreads)),
-                config.shared_bytes, stream, args);
+  return LaunchRows(args.capacity, kernel,
+                    dim3(static_cast<unsigned>(config.blocks),
+                         static_cast<unsigned>(config.batches)),
+                    dim3(static_cast<unsigned>(config.teams * kTeamThreads)),
+                    config.shared_bytes, stream, args);
 }
 
 }  // namespace

@@ -310,8 +310,9 @@ Status Run(Stream stream, const MoeTailConfig& config, const TailArgs& args) {
         static_cast<int>(config.shared_bytes));
     if (status != kOk) return status;
   }
-  return Launch(kernel, dim3(static_cast<unsigned>(config.blocks)),
-                dim3(kMoeTailThreads), config.shared_bytes, stream, args);
+  return LaunchRows(args.capacity, kernel,
+                    dim3(static_cast<unsigned>(config.blocks)),
+                    dim3(kMoeTailThreads), config.shared_bytes, stream, args);
 }
 
 }  // namespace

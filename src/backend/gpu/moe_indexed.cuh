@@ -416,10 +416,10 @@ Status RunExperts(Stream stream, const ExpertConfig& config,
           static_cast<int>(config.shared_bytes));
       if (status != kOk) return status;
     }
-    return Launch(kernel,
-                  dim3(static_cast<unsigned>(config.blocks),
-                       static_cast<unsigned>(config.slot_blocks)),
-                  dim3(kTeamThreads), config.shared_bytes, stream, args);
+    return LaunchRows(args.capacity, kernel,
+                      dim3(static_cast<unsigned>(config.blocks),
+                           static_cast<unsigned>(config.slot_blocks)),
+                      dim3(kTeamThreads), config.shared_bytes, stream, args);
   };
   if (config.dot_warps == 1) {
     return kOp != ExpertOp::kDown && args.cols <= 8 * 8 * kWarpSize

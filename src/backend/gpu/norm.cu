@@ -167,9 +167,10 @@ Status LaunchNorm(Stream stream, const NormArgs& args, const NormedRows& out) {
   Status status = kOk;
   WithElement(args.weight.dtype, [&](auto element) {
     using T = std::remove_const_t<std::remove_pointer_t<decltype(element)>>;
-    status = Launch(narrow ? &NormKernel<T, 1> : &NormKernel<T, 3>,
-                    dim3(static_cast<unsigned>(args.rows.capacity)),
-                    dim3(kTeamThreads), 0, stream, args, out, vectors);
+    status = LaunchRows(args.rows.capacity,
+                        narrow ? &NormKernel<T, 1> : &NormKernel<T, 3>,
+                        dim3(static_cast<unsigned>(args.rows.capacity)),
+                        dim3(kTeamThreads), 0, stream, args, out, vectors);
   });
   return status;
 }

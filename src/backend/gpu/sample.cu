@@ -249,10 +249,10 @@ void GpuKernels::Sample(LaunchKey, const SampleArgs& args) {
     parts.first_row = first;
     const dim3 grid(static_cast<unsigned>(num_parts),
                     static_cast<unsigned>(count));
-    Check(
-        Launch(FindBest, grid, kPartThreads, 0, stream_, args, parts, vectors));
-    Check(Launch(GatherLikely, grid, kPartThreads, 0, stream_, args, parts,
-                 vectors));
+    Check(LaunchRows(rows, FindBest, grid, kPartThreads, 0, stream_, args,
+                     parts, vectors));
+    Check(LaunchRows(rows, GatherLikely, grid, kPartThreads, 0, stream_, args,
+                     parts, vectors));
     Check(LaunchDraw(stream_, args, parts, count, vectors));
   }
 }

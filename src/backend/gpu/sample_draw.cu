@@ -221,8 +221,8 @@ Status LaunchDraw(Stream stream, const SampleArgs& args,
   const Status status = cudaFuncSetAttribute(
       DrawRow, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
   if (status != kOk) return status;
-  return Launch(DrawRow, dim3(static_cast<unsigned>(rows)), kThreads, kBytes,
-                stream, args, parts, vectors);
+  return LaunchRows(rows, DrawRow, dim3(static_cast<unsigned>(rows)), kThreads,
+                    kBytes, stream, args, parts, vectors);
 }
 
 }  // namespace signet::backend::gpu

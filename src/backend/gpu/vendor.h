@@ -44,23 +44,53 @@ __device__ inline void DependencyWait() {
   LetNextStart();
 }
 
+/// The share of a multiprocessor's memory, in percent, that launches of up to
+/// kFewRows rows want as shared memory. Blocks wait for a multiprocessor to run
+/// empty where it has to divide its memory anew, so those that follow each
+/// other agree: on what the largest of them needs.
+inline constexpr int kFewRows = 8;
+inline constexpr int kFewRowsCarveout = 72;
+
+/// Attributes of a launch that may start before its predecessor ends, of up to
+/// `rows` rows.
+struct LaunchAttributes {
+  static constexpr int kMost = 3;
+  cudaLaunchAttribute list[kMost] = {};
+  unsigned count = 0;
+
+  explicit LaunchAttributes(int64_t rows) {
+    list[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    list[count++].val.programmaticStreamSerializationAllowed = 1;
+    if (rows > kFewRows) return;
+    list[count].id = cudaLaunchAttributePreferredSharedMemoryCarveout;
+    list[count++].val.sharedMemCarveout = kFewRowsCarveout;
+  }
+};
+
 /// Launches `kernel`, allowed to start before its predecessor ends: it calls
-/// DependencyWait.
+/// DependencyWait. Of up to `rows` rows.
 template <typename... Parameters, typename... Arguments>
-Status Launch(void (*kernel)(Parameters...), dim3 grid, dim3 block,
-              size_t shared_bytes, Stream stream, Arguments&&... arguments) {
-  cudaLaunchAttribute early = {};
-  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  early.val.programmaticStreamSerializationAllowed = 1;
+Status LaunchRows(int64_t rows, void (*kernel)(Parameters...), dim3 grid,
+                  dim3 block, size_t shared_bytes, Stream stream,
+                  Arguments&&... arguments) {
+  LaunchAttributes attributes(rows);
   cudaLaunchConfig_t config = {};
   config.gridDim = grid;
   config.blockDim = block;
   config.dynamicSmemBytes = shared_bytes;
   config.stream = stream;
-  config.attrs = &early;
-  config.numAttrs = 1;
+  config.attrs = attributes.list;
+  config.numAttrs = attributes.count;
   return cudaLaunchKernelEx(&config, kernel,
                             static_cast<Parameters>(arguments)...);
+}
+
+/// Of any number of rows.
+template <typename... Parameters, typename... Arguments>
+Status Launch(void (*kernel)(Parameters...), dim3 grid, dim3 block,
+              size_t shared_bytes, Stream stream, Arguments&&... arguments) {
+  return LaunchRows(kFewRows + 1, kernel, grid, block, shared_bytes, stream,
+                    arguments...);
 }
 
 #endif  // __CUDACC__
