@@ -19,9 +19,10 @@ namespace {
 
 constexpr std::string_view kEndOfThought = "</think>";
 
-// The text begins inside a thought. One that was cut short there is all
-// thought: taken for the answer, it would be shown to the model as such.
-ChatMessage MessageOf(const std::string& text) {
+// A text that begins inside a thought and was cut short there is all thought:
+// taken for the answer, it would be shown to the model as such.
+ChatMessage MessageOf(const std::string& text, bool thinking) {
+  if (!thinking) return {ChatRole::kAssistant, text, std::string()};
   const size_t end = text.find(kEndOfThought);
   ChatMessage message{.role = ChatRole::kAssistant,
                       .content = {},
@@ -40,16 +41,13 @@ bool IsTooLong(const Error& error) {
 
 }  // namespace
 
-ChatLoop::ChatLoop(Session& session, Request request, Form form,
+ChatLoop::ChatLoop(Session& session, Request request, Chat opening, Form form,
                    int64_t context)
     : session_(session),
       request_(std::move(request)),
       form_(std::move(form)),
-      context_(context) {}
-
-void ChatLoop::SetSystem(std::string text) {
-  chat_.messages.push_back({ChatRole::kSystem, std::move(text), {}});
-}
+      context_(context),
+      chat_(std::move(opening)) {}
 
 int ChatLoop::Run() {
   fmt::print(stderr,
@@ -100,7 +98,7 @@ std::optional<int> ChatLoop::Answer(std::string message) {
   const Generated& made = sink.generated()[0];
   if (sink.output_error() != 0) return ReportClosedOutput(sink.output_error());
   if (made.end.error) return Report(*made.end.error, /*json=*/false);
-  chat_.messages.push_back(MessageOf(made.text));
+  chat_.messages.push_back(MessageOf(made.text, chat_.thinking));
   fmt::print(stderr, "{}, {} of {} positions\n", NumbersOf(made.end),
              made.end.prompt_tokens + made.end.tokens, context_);
   if (made.end.context_full) {

@@ -16,11 +16,11 @@ namespace signet::cli {
 class ChatLoop {
  public:
   /// `request` says how each answer is generated; its prompt is not used.
-  /// `context` is the plan's. The session must outlive this.
-  ChatLoop(Session& session, Request request, Form form, int64_t context);
+  /// `opening` is the conversation before its first message. `context` is the
+  /// plan's. The session must outlive this.
+  ChatLoop(Session& session, Request request, Chat opening, Form form,
+           int64_t context);
 
-  /// Before Run.
-  void SetSystem(std::string text);
   /// To the end of the input; the exit code.
   int Run();
 

@@ -74,6 +74,8 @@ class RunCommand : public Command {
               system_ = value;
               return {};
             });
+    app.add_flag("--no-think", no_think_,
+                 "The answer at once, without a thought before it");
     app.add_flag("--raw", raw_, "No chat template: the text as it is");
     request_flags_.Add(app);
     AddPlanFlags(app, options_, threads_);
@@ -113,12 +115,16 @@ class RunCommand : public Command {
       return fmt::format("a chat needs the chat template; --raw needs {}",
                          kPrompts);
     }
-    if (system_ && (raw_ || is_ids())) {
-      return fmt::format(
-          "--system needs the chat template, which {} leaves out",
-          raw_ ? "--raw" : "--ids");
+    if (const char* flag = TemplateFlag(); flag && (raw_ || is_ids())) {
+      return fmt::format("{} needs the chat template, which {} leaves out",
+                         flag, raw_ ? "--raw" : "--ids");
     }
     return {};
+  }
+
+  /// A flag that means nothing without a chat template, or null.
+  const char* TemplateFlag() const {
+    return system_ ? "--system" : no_think_ ? "--no-think" : nullptr;
   }
 
   int RunJoined() {
@@ -183,8 +189,9 @@ class RunCommand : public Command {
       return refuse("the checkpoint has no tokenizer", "--stop",
                     "no stop text");
     }
-    if (system_ && !source.has_chat_template()) {
-      return refuse("the checkpoint has no chat template", "--system",
+    if (const char* flag = TemplateFlag();
+        flag && !source.has_chat_template()) {
+      return refuse("the checkpoint has no chat template", flag,
                     "the text in -p");
     }
     if (!has_template_) return std::nullopt;
@@ -212,15 +219,22 @@ class RunCommand : public Command {
 
   int RunChat(const Model& model, Session& session) const {
     ChatLoop chat(session, request_flags_.Make(model, options_.context),
-                  MakeForm(Show::kText), options_.context);
-    if (system_) chat.SetSystem(*system_);
+                  OpenChat(), MakeForm(Show::kText), options_.context);
     return chat.Run();
+  }
+
+  /// A conversation before its first message.
+  Chat OpenChat() const {
+    Chat chat;
+    chat.thinking = !no_think_;
+    if (system_) chat.messages.push_back({ChatRole::kSystem, *system_, {}});
+    return chat;
   }
 
   Form MakeForm(Show show) const {
     Form form{.show = show,
               .dims = isatty(STDOUT_FILENO) != 0,
-              .thinks = has_template_,
+              .thinks = has_template_ && !no_think_,
               .titles = {}};
     if (prompts_file_) form.titles = texts_;
     return form;
@@ -238,10 +252,7 @@ class RunCommand : public Command {
         requests[i].prompt = texts_[i];
         continue;
       }
-      Chat chat;
-      if (system_) {
-        chat.messages.push_back({ChatRole::kSystem, *system_, {}});
-      }
+      Chat chat = OpenChat();
       chat.messages.push_back({ChatRole::kUser, texts_[i], {}});
       requests[i].prompt = std::move(chat);
     }
@@ -310,6 +321,7 @@ class RunCommand : public Command {
   std::optional<Prompt> prompt_;
   std::optional<std::string> prompts_file_;
   std::optional<std::string> system_;
+  bool no_think_ = false;
   bool raw_ = false;
   RequestFlags request_flags_;
   PlanOptions options_;

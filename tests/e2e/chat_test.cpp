@@ -44,6 +44,22 @@ TEST(Chat, KeepsTheConversation) {
   EXPECT_EQ(terminal.Wait(), 0);
 }
 
+// Without a thought the whole text is the answer, and stays.
+TEST(Chat, NoThinkKeepsTheAnswer) {
+  constexpr int kBegin = kAnswerBegin + 4;  // \n</think>\n\n besides
+  // Drawn far from the likeliest token, which is a line's end here.
+  Terminal terminal({"run", ChatCheckpoint().string(), "--temp", "9", "--seed",
+                     "7", "--ignore-eos", "-n", "4", "--no-think"});
+  terminal.Until("> ");
+  terminal.Type("hi\n");
+  terminal.Until(Positions(kUserTurn + kBegin + 4));
+  terminal.Until("> ");
+  terminal.Type("ho\n");
+  terminal.Until(" ms, ");
+  const int used = std::stoi(terminal.Until(" of 4096 positions"));
+  EXPECT_GT(used, 2 * kUserTurn + kAnswerTurn + kBegin + 4);
+}
+
 TEST(Chat, ASystemMessageStandsFirst) {
   Terminal terminal(ChatOf({"-n", "4", "--system", "be"}));
   terminal.Until("> ");

@@ -51,6 +51,17 @@ TEST(ChatTemplate, IsAppliedToAPrompt) {
   EXPECT_EQ(PromptTokens({"-p", "hi", "--raw"}), 2);
 }
 
+TEST(ChatTemplate, NoThinkBeginsBehindAnEmptyThought) {
+  constexpr int64_t kEmptyThought = 1 + 2 + 1 + 2;  // <think>\n\n</think>\n\n
+  EXPECT_EQ(PromptTokens({"-p", "hi", "--no-think"}),
+            kUserTurn + 2 + 1 + 10 + kEmptyThought);
+  const std::vector<std::string> arguments =
+      RunOf(ChatCheckpoint(), {"-p", "hi", "--no-think"});
+  Terminal terminal(arguments);
+  EXPECT_THAT(terminal.Rest(), Not(HasSubstr("\033[2m")));
+  EXPECT_EQ(terminal.Wait(), 0);
+}
+
 TEST(ChatTemplate, ItsTokensInAPromptAreText) {
   EXPECT_EQ(PromptTokens({"-p", "<|im_end|>"}), kUserTurn + 10 + kAnswerBegin);
   EXPECT_EQ(PromptTokens({"-p", "<|im_end|>", "--raw"}), 1);

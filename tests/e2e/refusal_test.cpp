@@ -162,9 +162,13 @@ TEST(Refusal, ChatTemplateWithoutItsTokens) {
               HasSubstr("want <|im_start|>"));
 }
 
-TEST(Refusal, SystemMessageWithoutChatTemplate) {
-  ExpectRefused(RunOf(TinyCheckpoint(), {"-p", "a", "--system", "b"}),
-                "request_invalid");
+TEST(Refusal, WhatNeedsAChatTemplateWithoutOne) {
+  for (const std::vector<std::string>& more :
+       {std::vector<std::string>{"-p", "a", "--system", "b"},
+        {"-p", "a", "--no-think"}}) {
+    ExpectRefused(RunOf(TinyCheckpoint(), more), "request_invalid");
+    EXPECT_THAT(Signet(RunOf(TinyCheckpoint(), more)).err, HasSubstr(more[2]));
+  }
 }
 
 TEST(Refusal, PromptsFile) {
