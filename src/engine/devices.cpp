@@ -14,7 +14,7 @@ namespace {
 topology::DeviceIdentity Identity(const backend::DeviceFacts& facts) {
   return {.backend = facts.backend,
           .uuid = facts.identity,
-          .pci = "",
+          .pci = facts.pci,
           .ordinal = facts.ordinal,
           .architecture = facts.architecture,
           .memory_bytes = facts.memory.value()};
