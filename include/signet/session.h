@@ -28,6 +28,8 @@ struct Request {
   /// Key of the random numbers beside seed and position: the caller's number.
   /// Requests of one seed that differ in it draw independently.
   uint32_t sequence = 0;
+  /// What rejections call it; empty: `request N`, its index.
+  std::string name;
 };
 
 enum class Finish {

@@ -245,9 +245,12 @@ class RunCommand : public Command {
     std::vector<Request> requests(std::max<size_t>(texts_.size(), 1), blank);
     if (is_ids()) {
       requests[0].prompt = std::get<std::vector<int32_t>>(*prompt_);
+      requests[0].name = "--ids";
     }
     for (size_t i = 0; i < texts_.size(); ++i) {
       requests[i].sequence = static_cast<uint32_t>(i);
+      requests[i].name =
+          prompts_file_ ? fmt::format("{}:{}", *prompts_file_, i + 1) : "-p";
       if (!has_template_) {
         requests[i].prompt = texts_[i];
         continue;

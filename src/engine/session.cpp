@@ -115,7 +115,8 @@ double SecondsSince(Clock::time_point start) {
 
 Result<SequenceRun> Session::Impl::Prepare(const Request& request,
                                            size_t index) const {
-  const std::string where = fmt::format("request {}", index);
+  const std::string where =
+      request.name.empty() ? fmt::format("request {}", index) : request.name;
   SIGNET_RETURN_IF_ERROR(CheckSampling(request, where));
   const Model::Impl& made = model();
   const auto vocab = static_cast<int32_t>(made.plan->plan->config().vocab);

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -114,6 +115,22 @@ TEST(Refusal, Prompt) {
   ExpectRefused(RunOf(tiny, {"--ids", "1,2147483647"}), "request_invalid");
   ExpectRefused(RunOf(tiny, {"-p", ""}), "request_invalid");
   ExpectRefused(RunOf(tiny, {"-p", "\xff\xfe"}), "request_invalid");
+}
+
+TEST(Refusal, APromptByWhereItCameFrom) {
+  const fs::path& tiny = TinyCheckpoint();
+  const fs::path file = ScratchFolder("prompts_long") / "p.txt";
+  WriteText(file, "ab\nabcd\n");
+  for (const auto& [flag, value, place] :
+       {std::tuple<std::string, std::string, std::string>{"--ids", "1,2,3,4",
+                                                          "(--ids;"},
+        {"-p", "abcd", "(-p;"},
+        {"--prompts", file.string(), "(" + file.string() + ":2;"}}) {
+    const std::vector<std::string> arguments =
+        RunOf(tiny, {flag, value, "--ctx", "3"});
+    ExpectRefused(arguments, "prompt_too_long");
+    EXPECT_THAT(Signet(arguments).err, HasSubstr(place));
+  }
 }
 
 TEST(Refusal, TextWithoutTokenizer) {

@@ -204,5 +204,19 @@ TEST(Session, RefusesBadRequestsBeforeAnyEvent) {
   refused(bad, RejectionCode::kRequestInvalid);
 }
 
+TEST(Session, RejectionsNameARequestAsItsCallerDoes) {
+  const Model model = LoadDemo({.context = 16});
+  Session session = ValueOrDie(Session::Make(model, 1));
+  KeepingSink sink(2);
+  std::vector<Request> requests = {Ask("fine", 1), Ask("", 1)};
+  const auto place = [&] {
+    const Result<void> result = session.Generate(requests, sink);
+    return std::get<Rejections>(result.error()).list().front().where;
+  };
+  EXPECT_EQ(place(), "request 1");
+  requests[1].name = "my.txt:7";
+  EXPECT_EQ(place(), "my.txt:7");
+}
+
 }  // namespace
 }  // namespace signet::testing
