@@ -278,7 +278,7 @@ bool TakesMoeTail(const MoeTailArgs& op) {
          op.add.rows.capacity <= kMaxRows && op.combine.top_k <= kSlots &&
          table.num_experts <= kMaxExperts && fits(table.width) &&
          fits(shared.cols) && shared.rows == table.hidden &&
-         op.combine.width == table.hidden &&
+         op.combine.width == table.hidden && table.hidden >= kRows &&
          op.combine.inverse_perm == nullptr &&
          op.combine.num_lanes <= kWarpSize && IsAligned(shared.data) &&
          IsAligned(op.down.act) && IsAligned(op.shared_down.x.data);
