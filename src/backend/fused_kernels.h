@@ -26,6 +26,12 @@ struct NormProductsArgs {
   ActivationArgs activation;  // multiple 1
 };
 
+/// Products of the same rounded rows.
+struct RoundedProductsArgs {
+  std::array<ProjectionArgs, kMaxFusedProducts> products;
+  int num_products = 0;
+};
+
 /// A product, then residual add: product.out is add.addend and need not be
 /// written. Up to 8 rows, f32 inputs.
 struct ProductAddArgs {
@@ -104,6 +110,7 @@ class FusedKernels {
  public:
   virtual ~FusedKernels() = default;
   virtual void NormProducts(LaunchKey, const NormProductsArgs&) = 0;
+  virtual void RoundedProducts(LaunchKey, const RoundedProductsArgs&) = 0;
   virtual void ProductAdd(LaunchKey, const ProductAddArgs&) = 0;
   virtual void DeltaMix(LaunchKey, const DeltaMixArgs&) = 0;
   virtual void Attend(LaunchKey, const AttendArgs&) = 0;

@@ -67,8 +67,9 @@ using Launch = std::variant<
     backend::GroupedGateUpArgs, backend::GroupedDownArgs,
     backend::UnscatterArgs, backend::CombineArgs, backend::LogitsArgs,
     backend::SampleArgs, backend::IdentityReduceArgs, backend::NormProductsArgs,
-    backend::ProductAddArgs, backend::DeltaMixArgs, backend::AttendArgs,
-    backend::RouteGateUpArgs, backend::MoeTailArgs, backend::NormRoundArgs,
+    backend::RoundedProductsArgs, backend::ProductAddArgs,
+    backend::DeltaMixArgs, backend::AttendArgs, backend::RouteGateUpArgs,
+    backend::MoeTailArgs, backend::NormRoundArgs,
     backend::GatedNormRoundArgs, backend::UnscatterActivationArgs,
     backend::CombineTailArgs, GroupReduce, GroupGather, GroupBroadcast>;
 

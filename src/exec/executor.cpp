@@ -142,6 +142,9 @@ void Launch1(backend::Kernels& kernels, backend::LaunchKey key,
           [&](const backend::NormProductsArgs& a) {
             kernels.fused()->NormProducts(key, a);
           },
+          [&](const backend::RoundedProductsArgs& a) {
+            kernels.fused()->RoundedProducts(key, a);
+          },
           [&](const backend::ProductAddArgs& a) {
             kernels.fused()->ProductAdd(key, a);
           },

@@ -131,6 +131,23 @@ std::optional<Fused> GatedNormRound(Rest rest) {
       2};
 }
 
+// Products of one rounded input, two at least.
+std::optional<Fused> RoundedProducts(Rest rest) {
+  backend::RoundedProductsArgs fused;
+  size_t count = 0;
+  while (count < fused.products.size()) {
+    const auto* product = At<backend::ProjectionArgs>(rest, count);
+    if (product == nullptr || product->x.dtype != tensor::DType::kBF16 ||
+        (count > 0 && product->x.data != fused.products[0].x.data)) {
+      break;
+    }
+    fused.products[count++] = *product;
+  }
+  if (count < 2) return {};
+  fused.num_products = static_cast<int>(count);
+  return Fused{fused, count};
+}
+
 std::optional<Fused> ProductAdd(Rest rest) {
   const auto* product = At<backend::ProjectionArgs>(rest, 0);
   const auto* add = At<backend::ResidualAddArgs>(rest, 1);
@@ -248,10 +265,18 @@ std::optional<Fused> MoeTail(Rest rest) {
 }
 
 // Where two begin alike, the longer first.
-constexpr std::array kPatterns = {
-    NormProducts, NormRound,      ProductAdd,  DeltaMixRound,       DeltaMix,
-    Attend,       GatedNormRound, RouteGateUp, UnscatterActivation, MoeTail,
-    CombineTail};
+constexpr std::array kPatterns = {NormProducts,
+                                  NormRound,
+                                  RoundedProducts,
+                                  ProductAdd,
+                                  DeltaMixRound,
+                                  DeltaMix,
+                                  Attend,
+                                  GatedNormRound,
+                                  RouteGateUp,
+                                  UnscatterActivation,
+                                  MoeTail,
+                                  CombineTail};
 
 }  // namespace
 

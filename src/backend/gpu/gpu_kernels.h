@@ -50,6 +50,7 @@ class GpuKernels final : public Kernels, public FusedKernels {
   void IdentityReduce(LaunchKey, const IdentityReduceArgs&) override;
 
   void NormProducts(LaunchKey, const NormProductsArgs&) override;
+  void RoundedProducts(LaunchKey, const RoundedProductsArgs&) override;
   void ProductAdd(LaunchKey, const ProductAddArgs&) override;
   void DeltaMix(LaunchKey, const DeltaMixArgs&) override;
   void Attend(LaunchKey, const AttendArgs&) override;

@@ -96,8 +96,8 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
   for (int r = 0; r < kThreadRows; ++r) {
     if (input_row[row + r * kGrid] < 0) continue;
-    float* out = op.out + (panel.first_row + row + r * kGrid) * op.out_stride +
-                 panel.out_column;
+    float* out =
+        panel.out + (panel.first_row + row + r * kGrid) * panel.out_stride;
 #pragma unroll
     for (int c = 0; c < kThreadColumns; ++c) {
       if (column + c * kGrid < panel.columns) {

@@ -4,6 +4,7 @@
 // by memory); inputs rounded to bf16 on the tensor cores (many rows).
 
 #include <cstdint>
+#include <span>
 
 #include "backend/gpu/vendor.h"
 #include "backend/views.h"
@@ -22,7 +23,9 @@ struct Product {
 /// float_products.cu: x is f32.
 Status MultiplyFloat(Stream stream, int num_sms, const Product& product);
 /// rounded_products.cu: x is bf16; weights of another dtype than bf16 are
-/// converted on the way, f32 and f16 ones rounded to bf16.
-Status MultiplyRounded(Stream stream, int num_sms, const Product& product);
+/// converted on the way, f32 and f16 ones rounded to bf16. Products of the same
+/// rows; those that are cut alike share a launch.
+Status MultiplyRounded(Stream stream, int num_sms,
+                       std::span<const Product> products);
 
 }  // namespace signet::backend::gpu

@@ -13,7 +13,8 @@ struct Panel {
   const void* matrix = nullptr;
   int64_t first_column = 0;  // the first of its rows
   int columns = 0;           // rows of the matrix from there on
-  int64_t out_column = 0;
+  float* out = nullptr;      // of first_column, in row 0
+  int64_t out_stride = 0;
   int64_t first_row = 0;  // in the order of rows: of tokens, or grouped
   int rows = 0;           // at most: grouped rows may be padding
 };
@@ -31,11 +32,21 @@ __device__ inline bool HasEarlyColumns(const Operands& op, int tile_rows) {
 /// The columns of dense item `item`, for HasEarlyColumns; false past the last.
 __device__ inline bool ColumnsOfDense(const Operands& op, int64_t item,
                                       int tile_columns, Panel* panel) {
-  panel->matrix = op.dense;
-  panel->first_column = item * tile_columns;
-  panel->columns = static_cast<int>(op.matrix_rows - panel->first_column);
-  panel->out_column = panel->first_column;
-  return panel->columns > 0;
+#pragma unroll 1
+  for (int p = 0; p < op.num_parts; ++p) {
+    const DensePart& part = op.parts[p];
+    const int64_t first = item * tile_columns;
+    if (first < part.rows) {
+      panel->matrix = part.weight;
+      panel->first_column = first;
+      panel->columns = static_cast<int>(part.rows - first);
+      panel->out = part.out + first;
+      panel->out_stride = part.rows;
+      return true;
+    }
+    item -= TilesOf(static_cast<int>(part.rows), tile_columns);
+  }
+  return false;
 }
 
 /// Rows that a dense product has.
@@ -78,7 +89,8 @@ __device__ inline bool FindPanel(const Operands& op, int64_t item,
   panel->first_column =
       int64_t{column_tile - index * per_matrix} * tile_columns;
   panel->columns = static_cast<int>(op.matrix_rows - panel->first_column);
-  panel->out_column = index * op.matrix_rows + panel->first_column;
+  panel->out = op.out + index * op.matrix_rows + panel->first_column;
+  panel->out_stride = op.out_stride;
   const ExpertPointers& pointers = op.experts[expert];
   switch (static_cast<Matrix>(static_cast<int>(op.matrix) + index)) {
     case Matrix::kGate:

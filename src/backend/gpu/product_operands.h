@@ -2,6 +2,8 @@
 // What the kernels of products with rounded or grouped inputs share: the
 // operands of a launch, and the launchers, one a family of kernels.
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 
 #include "backend/gpu/product_config.h"
@@ -14,6 +16,14 @@ namespace signet::backend::gpu {
 /// matrices of the expert that its tile belongs to.
 enum class Matrix { kDense, kGate, kUp, kDown };
 
+inline constexpr int kMaxDenseParts = 6;
+
+struct DensePart {
+  const void* weight = nullptr;  // [rows, cols]
+  int64_t rows = 0;
+  float* out = nullptr;  // [capacity or 1, rows]
+};
+
 /// out[r] = x[input of r] W^T over rows r. Dense: r < *live and the input of r
 /// is r. Grouped: rows of tiles, and the input of r is
 /// sorted_slot[r] / slots_per_input; rows of slot -1 have none and are not
@@ -21,16 +31,19 @@ enum class Matrix { kDense, kGate, kUp, kDown };
 struct Operands {
   const void* x = nullptr;
   int64_t cols = 0;  // of x and of every weight matrix
-  float* out = nullptr;
-  int64_t out_stride = 0;  // elements from one row of out to the next
-
-  // Weights: `num_matrices` of [matrix_rows, cols] from `matrix` on, whose
-  // outputs lie side by side.
   Matrix matrix = Matrix::kDense;
+
+  // Dense: matrices with outputs of their own.
+  std::array<DensePart, kMaxDenseParts> parts = {};
+  int num_parts = 0;
+
+  // Grouped: `num_matrices` of [matrix_rows, cols] from `matrix` on, whose
+  // outputs lie side by side.
   int num_matrices = 1;
   int64_t matrix_rows = 0;
-  const void* dense = nullptr;              // kDense
-  const ExpertPointers* experts = nullptr;  // else, [num_local]
+  const ExpertPointers* experts = nullptr;  // [num_local]
+  float* out = nullptr;
+  int64_t out_stride = 0;  // elements from one row of out to the next
 
   // Dense rows.
   const int32_t* live = nullptr;  // [1]
@@ -51,10 +64,15 @@ constexpr int64_t ItemsOf(const Operands& op, int tile_rows, int tile_columns) {
   const auto tiles = [](int64_t count, int64_t tile) {
     return (count + tile - 1) / tile;
   };
-  const int64_t row_tiles = op.matrix == Matrix::kDense
-                                ? tiles(op.capacity, tile_rows)
-                                : op.num_tiles * tiles(op.tile_rows, tile_rows);
-  return row_tiles * op.num_matrices * tiles(op.matrix_rows, tile_columns);
+  if (op.matrix != Matrix::kDense) {
+    return op.num_tiles * tiles(op.tile_rows, tile_rows) * op.num_matrices *
+           tiles(op.matrix_rows, tile_columns);
+  }
+  int64_t column_tiles = 0;
+  for (int p = 0; p < op.num_parts; ++p) {
+    column_tiles += tiles(op.parts[static_cast<size_t>(p)].rows, tile_columns);
+  }
+  return tiles(op.capacity, tile_rows) * column_tiles;
 }
 
 /// x and weights bf16 and packed (product_config.h), few rows a tile.

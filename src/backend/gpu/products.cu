@@ -1,5 +1,8 @@
 // Dense products: Projection and Logits.
 
+#include <array>
+#include <cstddef>
+
 #include "backend/gpu/gpu_kernels.h"
 #include "backend/gpu/product.h"
 #include "backend/kernels.h"
@@ -10,7 +13,7 @@ namespace {
 Status Multiply(Stream stream, int num_sms, tensor::DType x_dtype,
                 const Product& product) {
   return x_dtype == tensor::DType::kBF16
-             ? MultiplyRounded(stream, num_sms, product)
+             ? MultiplyRounded(stream, num_sms, {&product, 1})
              : MultiplyFloat(stream, num_sms, product);
 }
 
@@ -23,6 +26,20 @@ void GpuKernels::Projection(LaunchKey, const ProjectionArgs& args) {
                   .x = args.x.data,
                   .weight = args.weight,
                   .out = args.out}));
+}
+
+void GpuKernels::RoundedProducts(LaunchKey, const RoundedProductsArgs& args) {
+  std::array<Product, kMaxFusedProducts> products;
+  const auto count = static_cast<size_t>(args.num_products);
+  for (size_t p = 0; p < count; ++p) {
+    const ProjectionArgs& product = args.products[p];
+    products[p] = {.live = product.rows.live,
+                   .capacity = product.rows.capacity,
+                   .x = product.x.data,
+                   .weight = product.weight,
+                   .out = product.out};
+  }
+  Check(MultiplyRounded(stream_, num_sms_, {products.data(), count}));
 }
 
 void GpuKernels::Logits(LaunchKey, const LogitsArgs& args) {

@@ -146,8 +146,7 @@ __global__ void __launch_bounds__(SkinnyShape<kWeightTiles>::kMaxThreads)
     for (int other = 1; other < warps; ++other) {
       sum = __fadd_rn(sum, part[other * S::kWarpSums]);
     }
-    op.out[(panel.first_row + token) * op.out_stride + panel.out_column +
-           column] = sum;
+    panel.out[(panel.first_row + token) * panel.out_stride + column] = sum;
   }
 }
 

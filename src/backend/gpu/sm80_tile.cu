@@ -24,8 +24,16 @@ Status LaunchBlocks(void (*kernel)(Operands, bool), int64_t blocks,
   const Status status = cudaFuncSetAttribute(
       kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, T::kSharedBytes);
   if (status != kOk) return status;
-  const bool paired = op.out_stride % 2 == 0 && op.matrix_rows % 2 == 0 &&
-                      reinterpret_cast<uintptr_t>(op.out) % 8 == 0;
+  const auto pairs = [](const float* out, int64_t stride, int64_t rows) {
+    return stride % 2 == 0 && rows % 2 == 0 &&
+           reinterpret_cast<uintptr_t>(out) % 8 == 0;
+  };
+  bool paired = op.matrix == Matrix::kDense ||
+                pairs(op.out, op.out_stride, op.matrix_rows);
+  for (int p = 0; p < op.num_parts; ++p) {
+    const DensePart& part = op.parts[static_cast<size_t>(p)];
+    paired = paired && pairs(part.out, part.rows, part.rows);
+  }
   return Launch(kernel, dim3(static_cast<unsigned>(blocks)), dim3(T::kThreads),
                 T::kSharedBytes, stream, op, paired);
 }

@@ -51,17 +51,16 @@ __device__ inline int TileColumn(int j) {
 }
 
 template <typename T>
-__device__ void StoreTile(const Operands& op, const Panel& panel,
-                          const TileRows<T>& rows, bool paired,
+__device__ void StoreTile(const Panel& panel, const TileRows<T>& rows,
+                          bool paired,
                           const typename TileMultiplier<T>::Sums& sums) {
 #pragma unroll
   for (int i = 0; i < T::kRowTiles; ++i) {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       if ((rows.is_row >> (2 * i + h) & 1) == 0) continue;
-      float* out = op.out +
-                   (panel.first_row + TileRows<T>::Of(i, h)) * op.out_stride +
-                   panel.out_column;
+      float* out = panel.out +
+                   (panel.first_row + TileRows<T>::Of(i, h)) * panel.out_stride;
 #pragma unroll
       for (int j = 0; j < T::kColumnTiles; ++j) {
         const int column = TileColumn<T>(j);
@@ -84,8 +83,8 @@ __device__ void StoreTile(const Operands& op, const Panel& panel,
 /// Adds up what the blocks of a cluster hold of a dense tile, in the order of
 /// their ranks, and stores it, each block some rows. The stages are over.
 template <typename T, int kCluster>
-__device__ void StoreClusterSum(const Operands& op, const Panel& panel,
-                                const TileRows<T>& rows, float* shared,
+__device__ void StoreClusterSum(const Panel& panel, const TileRows<T>& rows,
+                                float* shared,
                                 const typename TileMultiplier<T>::Sums& sums) {
 #pragma unroll
   for (int i = 0; i < T::kRowTiles; ++i) {
@@ -102,8 +101,8 @@ __device__ void StoreClusterSum(const Operands& op, const Panel& panel,
   }
   ClusterSync();
   constexpr int kQuads = T::kColumns / 4;
-  const bool aligned =
-      op.out_stride % 4 == 0 && reinterpret_cast<uintptr_t>(op.out) % 16 == 0;
+  const bool aligned = panel.out_stride % 4 == 0 &&
+                       reinterpret_cast<uintptr_t>(panel.out) % 16 == 0;
   const int rank = ClusterRank();
   for (int i = static_cast<int>(threadIdx.x);; i += T::kThreads) {
     const int row = i / kQuads * kCluster + rank;
@@ -122,8 +121,8 @@ __device__ void StoreClusterSum(const Operands& op, const Panel& panel,
       sum.z = __fadd_rn(sum.z, parts[r].z);
       sum.w = __fadd_rn(sum.w, parts[r].w);
     }
-    float* out = op.out + (panel.first_row + row) * op.out_stride +
-                 panel.out_column + column;
+    float* out =
+        panel.out + (panel.first_row + row) * panel.out_stride + column;
     if (aligned) {
       *reinterpret_cast<float4*>(out) = sum;
     } else {
@@ -229,11 +228,11 @@ __device__ __forceinline__ void MultiplyPanels(const Operands& op,
     if constexpr (kCluster > 1) {
       WaitCopyGroups<0>();
       __syncthreads();
-      StoreClusterSum<T, kCluster>(op, panel, rows,
+      StoreClusterSum<T, kCluster>(panel, rows,
                                    reinterpret_cast<float*>(shared), sums);
       return;
     }
-    StoreTile<T>(op, panel, rows, paired, sums);
+    StoreTile<T>(panel, rows, paired, sums);
     item += stride;
     if (!find(item, &panel)) return;
   }
