@@ -72,16 +72,19 @@ ProductConfig ConfigOf(const DenseDesc& desc) {
   return {.family = ProductFamily::kTiles, .tiles = DenseTiles(desc)};
 }
 
-// The expert dimension gives blocks enough: cols is split among the few warps
-// of a block alone, by its own size.
+// The expert dimension gives blocks enough, and small ones hide how each begins:
+// cols is split among the few warps of a block alone, by its own size, eight
+// steps a warp at least.
 ProductConfig ConfigOf(const GroupedDesc& desc) {
   if (!desc.packed) return {.family = ProductFamily::kPortable};
   if (desc.tile_rows <= kSkinnyTokens) {
     SkinnyConfig skinny;
-    skinny.weight_tiles = desc.matrix_rows > 32   ? 8
-                          : desc.matrix_rows > 16 ? 4
-                                                  : 2;
-    skinny.warps = desc.cols > 64 ? 4 : desc.cols > 32 ? 2 : 1;
+    skinny.weight_tiles = desc.matrix_rows > 16 ? 4 : 2;
+    skinny.warps = 1;
+    while (skinny.warps < 8 &&
+           desc.cols >= 2 * 8 * kSkinnyStep * skinny.warps) {
+      skinny.warps *= 2;
+    }
     return {.family = ProductFamily::kSkinny, .skinny = skinny};
   }
   const bool wide = desc.matrix_rows > 128;
