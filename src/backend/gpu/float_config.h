@@ -19,6 +19,14 @@ constexpr int DotWarps(int64_t cols, int64_t capacity) {
 /// The same of the experts' products, which meet one input row each.
 constexpr int ExpertDotWarps(int64_t cols) { return cols > 4096 ? 8 : 1; }
 
+/// Whether a few rows of whole bf16 weights meet on the tensor cores
+/// (sm80_few_rows.cu), another order again: rows of the one length whose input
+/// leaves the division of shared memory as it is.
+inline constexpr int64_t kFewColumns = 2048;
+constexpr bool IsFewRows(int64_t capacity, int64_t cols) {
+  return capacity >= 2 && capacity <= 8 && cols == kFewColumns;
+}
+
 /// Products of the same input rows in one launch.
 struct FloatDesc {
   int64_t capacity = 0;  // input rows

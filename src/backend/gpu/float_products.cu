@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "backend/gpu/decode_products.h"
+#include "backend/gpu/few_rows.h"
 #include "backend/gpu/float_config.h"
 #include "backend/gpu/float_products.cuh"
 #include "backend/gpu/float_products.h"
@@ -38,13 +39,14 @@ FloatDesc Describe(const FloatProducts& products, int num_sms) {
 }  // namespace
 
 bool CanFuse(const FloatProducts& products, int num_sms) {
-  if (TakesOneRow(products)) return true;
+  if (TakesOneRow(products) || TakesFewRows(products)) return true;
   return FusesFloat(Describe(products, num_sms));
 }
 
 Status MultiplyFloats(Stream stream, int num_sms,
                       const FloatProducts& products) {
   if (TakesOneRow(products)) return MultiplyOneRow(stream, num_sms, products);
+  if (TakesFewRows(products)) return MultiplyFewRows(stream, num_sms, products);
   const FloatDesc desc = Describe(products, num_sms);
   const FloatConfig config = ChooseFloat(desc);
   if (config.blocks == 0 || config.batches == 0) return kOk;
