@@ -77,6 +77,14 @@ struct MoeTailArgs {
   ResidualAddArgs add;        // of gated.out
 };
 
+/// The routed block: NormProducts, one of whose products are the scores, the
+/// route and the experts of norm.out, and their tail. Up to 8 rows.
+struct MoeBlockArgs {
+  NormProductsArgs products;
+  RouteGateUpArgs experts;
+  MoeTailArgs tail;
+};
+
 /// Norm, then the round of norm.out, which is written when `keep_normed`.
 struct NormRoundArgs {
   NormArgs norm;
@@ -116,6 +124,7 @@ class FusedKernels {
   virtual void Attend(LaunchKey, const AttendArgs&) = 0;
   virtual void RouteGateUp(LaunchKey, const RouteGateUpArgs&) = 0;
   virtual void MoeTail(LaunchKey, const MoeTailArgs&) = 0;
+  virtual void MoeBlock(LaunchKey, const MoeBlockArgs&) = 0;
   virtual void NormRound(LaunchKey, const NormRoundArgs&) = 0;
   virtual void GatedNormRound(LaunchKey, const GatedNormRoundArgs&) = 0;
   virtual void UnscatterActivation(LaunchKey,

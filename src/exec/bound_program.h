@@ -69,7 +69,7 @@ using Launch = std::variant<
     backend::SampleArgs, backend::IdentityReduceArgs, backend::NormProductsArgs,
     backend::RoundedProductsArgs, backend::ProductAddArgs,
     backend::DeltaMixArgs, backend::AttendArgs, backend::RouteGateUpArgs,
-    backend::MoeTailArgs, backend::NormRoundArgs,
+    backend::MoeTailArgs, backend::MoeBlockArgs, backend::NormRoundArgs,
     backend::GatedNormRoundArgs, backend::UnscatterActivationArgs,
     backend::CombineTailArgs, GroupReduce, GroupGather, GroupBroadcast>;
 

@@ -160,6 +160,9 @@ void Launch1(backend::Kernels& kernels, backend::LaunchKey key,
           [&](const backend::MoeTailArgs& a) {
             kernels.fused()->MoeTail(key, a);
           },
+          [&](const backend::MoeBlockArgs& a) {
+            kernels.fused()->MoeBlock(key, a);
+          },
           [&](const backend::NormRoundArgs& a) {
             kernels.fused()->NormRound(key, a);
           },

@@ -264,8 +264,39 @@ std::optional<Fused> MoeTail(Rest rest) {
                6};
 }
 
+// The routed block, from its norm to the residual.
+std::optional<Fused> MoeBlock(Rest rest) {
+  const std::optional<Fused> products = NormProducts(rest);
+  if (!products) return {};
+  const std::optional<Fused> experts =
+      RouteGateUp(rest.subspan(products->count));
+  if (!experts) return {};
+  const std::optional<Fused> tail =
+      MoeTail(rest.subspan(products->count + experts->count));
+  if (!tail) return {};
+  const backend::MoeBlockArgs block = {
+      .products = std::get<backend::NormProductsArgs>(products->launch),
+      .experts = std::get<backend::RouteGateUpArgs>(experts->launch),
+      .tail = std::get<backend::MoeTailArgs>(tail->launch)};
+  const auto& first = block.products;
+  const backend::RouteArgs& route = block.experts.route;
+  const bool has_scores = std::any_of(
+      first.products.begin(), first.products.begin() + first.num_products,
+      [&](const backend::ProjectionArgs& product) {
+        return product.out == route.scores;
+      });
+  if (!has_scores || block.experts.gate_up.x != first.norm.out ||
+      block.tail.combine.ids != route.ids ||
+      block.tail.combine.weights != route.weights ||
+      block.tail.down.act != block.experts.activation.out) {
+    return {};
+  }
+  return Fused{block, products->count + experts->count + tail->count};
+}
+
 // Where two begin alike, the longer first.
-constexpr std::array kPatterns = {NormProducts,
+constexpr std::array kPatterns = {MoeBlock,
+                                  NormProducts,
                                   NormRound,
                                   RoundedProducts,
                                   ProductAdd,

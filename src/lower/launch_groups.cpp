@@ -10,12 +10,14 @@ bool IsAny(const step::Step& step) {
   return (std::holds_alternative<Kinds>(step) || ...);
 }
 
-bool Begins(const step::Step& step, const step::Step& before) {
-  if (IsAny<step::Norm, step::Conv, step::QkNormRope, step::MoeRoute>(step)) {
-    return true;
-  }
-  if (const auto* gemv = std::get_if<step::IndexedMoeGemv>(&step)) {
-    return gemv->which == step::ExpertPart::kDown;
+// Whether step `i` begins a group; it is not the first.
+bool Begins(std::span<const step::Step> steps, size_t i) {
+  const step::Step& step = steps[i];
+  const step::Step& before = steps[i - 1];
+  if (IsAny<step::Norm, step::Conv, step::QkNormRope>(step)) return true;
+  // The products of selected experts may share a launch with what selects them.
+  if (IsAny<step::MoeRoute>(step)) {
+    return i + 1 == steps.size() || !IsAny<step::IndexedMoeGemv>(steps[i + 1]);
   }
   if (const auto* gemm = std::get_if<step::GroupedMoeGemm>(&step)) {
     return gemm->which == step::ExpertPart::kDown;
@@ -37,7 +39,7 @@ std::vector<LaunchGroup> LaunchGroupsOf(std::span<const step::Step> steps) {
   std::vector<LaunchGroup> groups(steps.size());
   size_t first = 0;
   for (size_t i = 1; i <= steps.size(); ++i) {
-    if (i < steps.size() && !Begins(steps[i], steps[i - 1])) continue;
+    if (i < steps.size() && !Begins(steps, i)) continue;
     for (size_t j = first; j < i; ++j) {
       groups[j] = {static_cast<int64_t>(first), static_cast<int64_t>(i) - 1};
     }

@@ -19,7 +19,7 @@ bool Aligned(const AttendArgs& args) {
 
 void GpuKernels::Attend(LaunchKey key, const AttendArgs& args) {
   SplitAttention attention =
-      MakeSplitAttention(args.attention, scratch_, kScratchBytes);
+      MakeSplitAttention(args.attention, scratch_, kSplitBytes);
   // A row of a sequence with others reads what their blocks append.
   if (attention.config.kernel != AttentionKernel::kDecode ||
       args.attention.form != RowForm::kSequenceEach || !Aligned(args)) {

@@ -42,7 +42,7 @@ SplitAttention MakeSplitAttention(const AttentionArgs& args, void* scratch,
 
 void GpuKernels::Attention(LaunchKey, const AttentionArgs& args) {
   const SplitAttention attention =
-      MakeSplitAttention(args, scratch_, kScratchBytes);
+      MakeSplitAttention(args, scratch_, kSplitBytes);
   switch (attention.config.kernel) {
     case AttentionKernel::kFlash:
       Check(LaunchFlash(stream_, args));

@@ -4,6 +4,7 @@
 // slots of narrow experts with bf16 weights.
 
 #include "backend/fused_kernels.h"
+#include "backend/gpu/decode_gate_up.h"
 #include "backend/gpu/vendor.h"
 
 namespace signet::backend::gpu {
@@ -12,6 +13,8 @@ namespace signet::backend::gpu {
 bool TakesMoeTail(const MoeTailArgs& args);
 
 /// The bits of the six steps. Only where TakesMoeTail says so.
-Status RunMoeTail(Stream stream, int num_sms, const MoeTailArgs& args);
+/// `down` has the slots if the launch before wrote them.
+Status RunMoeTail(Stream stream, int num_sms, const MoeTailArgs& args,
+                  const DownSlots& down = {});
 
 }  // namespace signet::backend::gpu

@@ -43,10 +43,11 @@ struct Groups {
   int part;
   int row;
   bool pair;
+  float residual = 0.0f;
 
   __device__ __forceinline__ Groups(const OneRowArgs& op, const float4* planes)
       : args(op),
-        input(planes + LaneOfThread()),
+        input(planes),
         index(WarpOfGrid()),
         stride(WarpsOfGrid()),
         part(0) {
@@ -75,26 +76,35 @@ struct Groups {
                 static_cast<int64_t>(at) * args.octets * 16;
     }
   }
-  __device__ __forceinline__ const float4* Input() const { return input; }
-  __device__ __forceinline__ void Finish(float value) const {
-    constexpr int kLanesPerRow = kWarpSize / Step::kRows;
-    const int lane = LaneOfThread();
-    const int r = lane / kLanesPerRow;
-    const float up = __shfl_down_sync(kAllLanes, value, kWarpSize / 2);
-    const Part& matrix = args.parts[part];
-    const int at = row + r;
-    if (lane % kLanesPerRow != 0 || at >= matrix.rows || (pair && r >= kHalf)) {
-      return;
+  __device__ __forceinline__ void Begin() {
+    if (args.residual != nullptr && IsWritten()) {
+      residual = __ldcg(args.residual + RowOfLane());
     }
+  }
+  __device__ __forceinline__ PlanesInput Input() const {
+    return {input, args.octets};
+  }
+  __device__ __forceinline__ void Finish(float value) const {
+    const float up = __shfl_down_sync(kAllLanes, value, kWarpSize / 2);
+    if (!IsWritten()) return;
     float result = value;
     if (pair) result = __fmul_rn(Silu(value), up);
-    if (args.residual != nullptr) {
-      result = __fadd_rn(__ldcg(args.residual + at), value);
-    }
-    matrix.out[at] = result;
+    if (args.residual != nullptr) result = __fadd_rn(residual, value);
+    args.parts[part].out[RowOfLane()] = result;
   }
 
  private:
+  static constexpr int kLanesPerRow = kWarpSize / Step::kRows;
+
+  __device__ __forceinline__ int RowOfLane() const {
+    return row + LaneOfThread() / kLanesPerRow;
+  }
+  /// Whether this lane writes a row.
+  __device__ __forceinline__ bool IsWritten() const {
+    const int lane = LaneOfThread();
+    return lane % kLanesPerRow == 0 && RowOfLane() < args.parts[part].rows &&
+           (!pair || lane / kLanesPerRow < kHalf);
+  }
   __device__ __forceinline__ void Locate() {
 #pragma unroll 1
     while (part + 1 < args.num_parts &&

@@ -15,11 +15,14 @@ namespace signet::backend::gpu {
 class GpuKernels final : public Kernels, public FusedKernels {
  public:
   /// `stream` must outlive the kernels; `num_sms` multiprocessors. `scratch` is
-  /// memory for split sums that no program sees, kScratchBytes of it.
+  /// memory that no program sees, kScratchBytes of it: for split sums, and at
+  /// its end for what the launches of one block tell each other.
   GpuKernels(Stream stream, int num_sms, void* scratch)
       : stream_(stream), num_sms_(num_sms), scratch_(scratch) {}
 
   static constexpr size_t kScratchBytes = size_t{64} << 20;
+  static constexpr size_t kBlockBytes = size_t{4} << 10;
+  static constexpr size_t kSplitBytes = kScratchBytes - kBlockBytes;
 
   FusedKernels* fused() override { return this; }
 
@@ -56,6 +59,7 @@ class GpuKernels final : public Kernels, public FusedKernels {
   void Attend(LaunchKey, const AttendArgs&) override;
   void RouteGateUp(LaunchKey, const RouteGateUpArgs&) override;
   void MoeTail(LaunchKey, const MoeTailArgs&) override;
+  void MoeBlock(LaunchKey, const MoeBlockArgs&) override;
   void NormRound(LaunchKey, const NormRoundArgs&) override;
   void GatedNormRound(LaunchKey, const GatedNormRoundArgs&) override;
   void UnscatterActivation(LaunchKey, const UnscatterActivationArgs&) override;

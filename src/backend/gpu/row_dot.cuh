@@ -65,31 +65,42 @@ __device__ __forceinline__ float AddOctet(const uint4& w, const float4& low,
   return __fmaf_rn(b.w, high.w, sum);
 }
 
-/// Adds a step. `input` are the two planes of the input row in shared memory,
-/// `octets_of_row` apart, from this lane's first octet of the step on.
-template <typename Step>
+/// An input row in shared memory as two planes, the low and the high halves of
+/// its octets.
+struct PlanesInput {
+  const float4* planes;
+  int octets;  // of a row
+
+  /// Of this lane: octet 32 i + lane.
+  __device__ __forceinline__ Octet At(int i) const {
+    const int q = i * kWarpSize + LaneOfThread();
+    return {planes[q], planes[octets + q]};
+  }
+};
+
+/// Adds a step, that from octet 32 * `first` of a row on.
+template <typename Step, typename Input>
 __device__ __forceinline__ void AddStep(const RowOctets<Step>& octets,
-                                        const float4* input, int octets_of_row,
+                                        const Input& input, int first,
                                         float (&sums)[Step::kRows]) {
 #pragma unroll
   for (int j = 0; j < Step::kOctets; ++j) {
-    const float4 low = input[j * kWarpSize];
-    const float4 high = input[octets_of_row + j * kWarpSize];
+    const Octet x = input.At(first + j);
 #pragma unroll
     for (int r = 0; r < Step::kRows; ++r) {
-      sums[r] = AddOctet(octets.at[r][j], low, high, sums[r]);
+      sums[r] = AddOctet(octets.at[r][j], x.low, x.high, sums[r]);
     }
   }
 }
 
 /// Multiplies group after group of kRows weight rows with an input row each.
 /// groups.Point(rows) says where the current group lies, at this lane's first
-/// octet; groups.Advance() goes to the next, if there is one; groups.Input()
-/// are the planes of its input row at this lane's first octet;
-/// groups.Finish(value) takes, in lane l, the product of row l / (32 / kRows).
-/// `octets` holds the first step of the first group. The loads of a step are
-/// under way while the sums before it are finished; warps fill each other's
-/// gaps.
+/// octet; groups.Advance() goes to the next, if there is one; groups.Input() is
+/// its input row; groups.Begin() asks for what groups.Finish(value) needs
+/// besides; groups.Finish(value) takes, in lane l, the product of row l / (32 /
+/// kRows). `octets` holds the first step of the first group. The loads of a
+/// step are under way while the sums before it are finished; warps fill each
+/// other's gaps.
 template <typename Step, typename Groups>
 __device__ __forceinline__ void MultiplyGroupsOfRows(
     Groups& groups, int octets_of_row, const char* (&rows)[Step::kRows],
@@ -99,11 +110,12 @@ __device__ __forceinline__ void MultiplyGroupsOfRows(
 #pragma unroll 1
   while (more) {
     float sums[Step::kRows] = {};
-    const Groups current = groups;
-    const float4* input = current.Input();
+    Groups current = groups;
+    current.Begin();
+    const auto input = current.Input();
 #pragma unroll 1
     for (int q = 0; q < octets_of_row; q += kStride) {
-      AddStep<Step>(octets, input + q, octets_of_row, sums);
+      AddStep<Step>(octets, input, q / kWarpSize, sums);
       if (q + kStride < octets_of_row) {
 #pragma unroll
         for (int r = 0; r < Step::kRows; ++r) rows[r] += kStride * 16;

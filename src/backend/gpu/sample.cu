@@ -241,7 +241,7 @@ void GpuKernels::Sample(LaunchKey, const SampleArgs& args) {
   // As many rows at a time as the memory between the kernels holds.
   int64_t most = std::min<int64_t>(rows, 65535);
   while (LayOut(most, num_parts, scratch_, parts) >
-         static_cast<int64_t>(kScratchBytes)) {
+         static_cast<int64_t>(kSplitBytes)) {
     most = (most + 1) / 2;
   }
   for (int64_t first = 0; first < rows; first += most) {
