@@ -127,6 +127,7 @@ Json ProfileJson(const Profile& profile, const Ceilings& ceilings) {
       {"capacity", profile.capacity},
       {"calls", profile.calls},
       {"ms", 1e3 * profile.seconds},
+      {"timing_us", 1e6 * profile.nothing_seconds},
       {"served_ms",
        profile.served_seconds ? Json(1e3 * *profile.served_seconds) : Json()},
       {"launches", launches}};

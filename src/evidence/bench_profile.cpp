@@ -70,11 +70,14 @@ std::optional<size_t> StepsIn(const step::SealedProgram& program, size_t first,
 }
 
 void ProfileBuilder::Add(const BenchRun::Call& call) {
-  SIGNET_CHECK(call.launches.size() == call.bound->launches().size());
-  seconds_.resize(call.launches.size());
+  SIGNET_CHECK(call.times.has_value());
+  const std::vector<double>& launches = call.times->launches;
+  SIGNET_CHECK(launches.size() == call.bound->launches().size());
+  seconds_.resize(launches.size());
   for (size_t i = 0; i < seconds_.size(); ++i) {
-    seconds_[i].push_back(call.launches[i]);
+    seconds_[i].push_back(launches[i]);
   }
+  nothing_.push_back(call.times->nothing);
   last_ = call;
 }
 
@@ -86,7 +89,8 @@ Profile ProfileBuilder::Build(const plan::ModelPlan& plan,
   profile.kind = program.shape().kind;
   profile.rows = last_.rows.live;
   profile.capacity = program.shape().rows;
-  profile.calls = static_cast<int64_t>(seconds_.front().size());
+  profile.calls = static_cast<int64_t>(nothing_.size());
+  profile.nothing_seconds = SpreadOf(nothing_).median;
   std::map<std::string, ProfileRow> rows;
   size_t step = 0;
   bool steps_known = true;

@@ -31,7 +31,8 @@ struct Profile {
   int64_t rows = 0;      // live ones
   int64_t capacity = 0;  // rows of the program
   int64_t calls = 0;
-  double seconds = 0;  // of a call: the sum over its launches
+  double seconds = 0;          // of a call: the sum over its launches
+  double nothing_seconds = 0;  // of no launch: what timing adds to each
   /// Of the same call as it is served, by the host's clock; unset if unfused.
   std::optional<double> served_seconds;
   std::vector<ProfileRow> launches;  // the slowest first
@@ -53,6 +54,7 @@ class ProfileBuilder {
  private:
   BenchRun::Call last_;
   std::vector<std::vector<double>> seconds_;  // [launch][call]
+  std::vector<double> nothing_;               // [call]
 };
 
 }  // namespace signet::evidence

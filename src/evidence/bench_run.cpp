@@ -106,7 +106,7 @@ void BenchRun::Begin(const exec::BoundProgram& bound, int64_t live) {
   last_ = {.program = &Sealed(bound.shape()),
            .bound = &bound,
            .rows = {.live = live},
-           .launches = {}};
+           .times = {}};
   step_ = 0;
   if (routes_ != nullptr) routes_->BeginCall();
 }
@@ -117,7 +117,7 @@ Result<void> BenchRun::Launch(plan::ShapeKind kind, int64_t rows_wanted,
   if (by_launch_) {
     SIGNET_ASSIGN_OR_RETURN(exec::MeshExecutor::CallProfile profile,
                             mesh_->Profile(kind, rows_wanted, rows, sampling));
-    last_.launches = std::move(profile.seconds);
+    last_.times = std::move(profile.times);
     return {};
   }
   const auto start = std::chrono::steady_clock::now();

@@ -64,8 +64,8 @@ class BenchRun final : private exec::TapObserver {
     const step::SealedProgram* program = nullptr;
     const exec::BoundProgram* bound = nullptr;
     CallRows rows;
-    double seconds = 0;            // by the host's clock, unless by launch
-    std::vector<double> launches;  // seconds of each, if by launch
+    double seconds = 0;  // by the host's clock, unless by launch
+    std::optional<exec::Executor::LaunchTimes> times;  // if by launch
   };
   const Call& last() const { return last_; }
 

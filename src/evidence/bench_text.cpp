@@ -215,8 +215,11 @@ std::string ProfileText(const Profile& profile, const Ceilings& ceilings) {
          operations > 0 ? Operations(operations) : "-",
          Share(operations, row.seconds, ceilings.operations_per_second)});
   }
-  text += Table(rows, 1) + fmt::format("  {} launches one by one: {:.3f} ms",
-                                       count, 1e3 * profile.seconds);
+  text += Table(rows, 1) +
+          fmt::format(
+              "  {} launches one by one: {:.3f} ms, of which timing "
+              "them is {:.2f} us each",
+              count, 1e3 * profile.seconds, 1e6 * profile.nothing_seconds);
   if (profile.served_seconds) {
     text +=
         fmt::format("; as served: {:.3f} ms", 1e3 * *profile.served_seconds);

@@ -363,7 +363,7 @@ Result<void> Executor::Run(const BoundProgram& program,
   return LaunchAll(program, static_cast<int64_t>(rows.size()));
 }
 
-Result<std::vector<double>> Executor::Profile(
+Result<Executor::LaunchTimes> Executor::Profile(
     const BoundProgram& program, std::span<const RowInput> rows,
     std::span<const backend::SamplingRow> sampling) {
   SIGNET_RETURN_IF_ERROR(Prepare(program, rows, sampling));
@@ -373,11 +373,14 @@ Result<std::vector<double>> Executor::Profile(
   for (const Launch& launch : program.launches()) {
     launches.push_back([&] { Launch1(device_->kernels(), key, launch); });
   }
-  SIGNET_ASSIGN_OR_RETURN(std::vector<double> seconds,
-                          device_->Time(key, launches));
+  launches.push_back([] {});
+  LaunchTimes times;
+  SIGNET_ASSIGN_OR_RETURN(times.launches, device_->Time(key, launches));
+  times.nothing = times.launches.back();
+  times.launches.pop_back();
   device_->Fetch(key, program.mirrors().outputs);
   SIGNET_RETURN_IF_ERROR(device_->Wait(key));
-  return seconds;
+  return times;
 }
 
 Result<void> Executor::RunBlock(const BoundProgram& program,

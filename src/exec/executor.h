@@ -51,11 +51,16 @@ class Executor {
   /// sequences are reset.
   Result<void> Run(const BoundProgram& program, std::span<const RowInput> rows,
                    std::span<const backend::SamplingRow> sampling);
-  /// The same call, launch by launch, timed: the seconds of each of
-  /// program.launches(); an observer is told nothing. For programs of one rank.
-  Result<std::vector<double>> Profile(
-      const BoundProgram& program, std::span<const RowInput> rows,
-      std::span<const backend::SamplingRow> sampling);
+  /// Seconds.
+  struct LaunchTimes {
+    std::vector<double> launches;  // of each of program.launches()
+    double nothing = 0;            // of no launch: what timing adds to each
+  };
+  /// The same call, launch by launch, timed; an observer is told nothing. For
+  /// programs of one rank.
+  Result<LaunchTimes> Profile(const BoundProgram& program,
+                              std::span<const RowInput> rows,
+                              std::span<const backend::SamplingRow> sampling);
   /// One call of a routed block; the result is in io().block_output.
   Result<void> RunBlock(const BoundProgram& program, const BlockInputs& inputs);
 

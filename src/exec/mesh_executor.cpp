@@ -235,9 +235,9 @@ Result<MeshExecutor::CallProfile> MeshExecutor::Profile(
                  .sampling = sampling};
   RankDriver& rank = state_->first();
   const BoundProgram& program = state_->ProgramOf(rank);
-  SIGNET_ASSIGN_OR_RETURN(std::vector<double> seconds,
+  SIGNET_ASSIGN_OR_RETURN(Executor::LaunchTimes times,
                           rank.executor->Profile(program, rows, sampling));
-  return CallProfile{&program, std::move(seconds)};
+  return CallProfile{&program, std::move(times)};
 }
 
 void MeshExecutor::Reset() {

@@ -73,10 +73,10 @@ class MeshExecutor {
       int64_t rest, std::span<const RowInput> rows,
       std::span<const backend::SamplingRow> sampling);
   /// The same calls on a mesh of one, launch by launch: what the program that
-  /// is chosen is made of, and the seconds of each (Executor::Profile).
+  /// is chosen is made of, and the times of it (Executor::Profile).
   struct CallProfile {
     const BoundProgram* program;
-    std::vector<double> seconds;  // [launches]
+    Executor::LaunchTimes times;
   };
   Result<CallProfile> Profile(plan::ShapeKind kind, int64_t rows_wanted,
                               std::span<const RowInput> rows,
