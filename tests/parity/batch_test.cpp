@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "parity/checkpoints.h"
-#include "parity/snapshot.h"
+#include "support/checkpoints.h"
 #include "support/running_model.h"
+#include "support/snapshot.h"
 #include "support/tiny_checkpoint.h"
 
 namespace signet::testing {

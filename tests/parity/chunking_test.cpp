@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "parity/checkpoints.h"
 #include "parity/engine_trace.h"
 #include "parity/trace.h"
 #include "plan/plan_options.h"
+#include "support/checkpoints.h"
 #include "support/running_model.h"
 #include "support/tiny_checkpoint.h"
 

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "base/memory_class.h"
-#include "parity/checkpoints.h"
-#include "parity/snapshot.h"
+#include "support/checkpoints.h"
 #include "support/running_model.h"
+#include "support/snapshot.h"
 #include "support/tiny_checkpoint.h"
 
 namespace signet::testing {

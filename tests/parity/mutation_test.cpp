@@ -14,10 +14,10 @@
 #include <vector>
 
 #include "model/families/qwen3_5.h"
-#include "parity/checkpoints.h"
 #include "parity/comparison.h"
 #include "parity/engine_trace.h"
 #include "parity/golden.h"
+#include "support/checkpoints.h"
 #include "support/oracle_mutations.h"
 #include "support/running_model.h"
 #include "support/tiny_checkpoint.h"

@@ -12,10 +12,10 @@
 #include <string>
 #include <vector>
 
-#include "parity/checkpoints.h"
 #include "parity/comparison.h"
 #include "parity/engine_trace.h"
 #include "parity/golden.h"
+#include "support/checkpoints.h"
 #include "support/tiny_checkpoint.h"
 
 namespace signet::testing {

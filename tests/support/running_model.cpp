@@ -11,9 +11,22 @@
 namespace signet::testing {
 namespace {
 
-backend::SamplingRow Greedy(const plan::ModelPlan& plan, int64_t position) {
-  return {.id_bound = static_cast<int32_t>(plan.config().vocab),
-          .position = static_cast<uint32_t>(position)};
+topology::DeviceIdentity Identity(const backend::DeviceFacts& facts) {
+  return {.backend = facts.backend,
+          .uuid = facts.identity,
+          .pci = facts.pci,
+          .ordinal = facts.ordinal,
+          .architecture = facts.architecture,
+          .memory_bytes = facts.memory.value()};
+}
+
+std::shared_ptr<const plan::ModelPlan> PlanFor(
+    const backend::Device& device, const std::filesystem::path& folder,
+    const plan::PlanOptions& options) {
+  const topology::Mesh mesh = ValueOrDie(topology::Mesh::Make(
+      ValueOrDie(topology::MeshSpec::Parse("single")),
+      {Identity(device.facts())}, topology::Emulation::kRefused));
+  return ValueOrDie(plan::MakeModelPlan(OpenManifest(folder), mesh, options));
 }
 
 }  // namespace
@@ -34,13 +47,7 @@ topology::Mesh CpuMesh(std::string_view spec) {
   const topology::MeshSpec parsed = ValueOrDie(topology::MeshSpec::Parse(spec));
   std::vector<topology::DeviceIdentity> devices;
   for (int r = 0; r < parsed.num_ranks(); ++r) {
-    const backend::DeviceFacts facts = backend::cpu::CpuFacts(r);
-    devices.push_back({.backend = facts.backend,
-                       .uuid = facts.identity,
-                       .pci = "",
-                       .ordinal = facts.ordinal,
-                       .architecture = facts.architecture,
-                       .memory_bytes = facts.memory.value()});
+    devices.push_back(Identity(backend::cpu::CpuFacts(r)));
   }
   return ValueOrDie(topology::Mesh::Make(parsed, std::move(devices),
                                          topology::Emulation::kRefused));
@@ -65,24 +72,58 @@ std::vector<step::SealedProgram> SealAll(const plan::ModelPlan& plan,
 RunningModel::RunningModel(const std::filesystem::path& folder,
                            const plan::PlanOptions& options,
                            exec::TapObserver* observer, int threads)
-    : plan_(MakePlan(folder, options)),
-      device_(backend::cpu::MakeCpuDevice(0, threads)),
-      sealed_(SealAll(*plan_)) {
+    : RunningModel(folder, options,
+                   {.device = backend::cpu::MakeCpuDevice(0, threads),
+                    .observer = observer}) {}
+
+RunningModel::RunningModel(const std::filesystem::path& folder,
+                           const plan::PlanOptions& options, RunsOn runs_on)
+    : plan_(PlanFor(*runs_on.device, folder, options)),
+      device_(std::move(runs_on.device)),
+      sealed_(SealAll(*plan_)),
+      keeps_failure_(runs_on.keeps_failure) {
   store::LoadTransaction transaction(plan_, {device_.get()});
   ValueOrDie(transaction.Read({}));
   weights_ = ValueOrDie(std::move(transaction).Commit());
-  programs_ = ValueOrDie(exec::ProgramSet::Make(sealed_, *plan_, weights_,
-                                                device_.get(), observer));
+  programs_ = ValueOrDie(exec::ProgramSet::Make(
+      sealed_, *plan_, weights_, device_.get(), runs_on.observer));
   executor_ = std::make_unique<exec::Executor>(device_.get());
+  if (runs_on.recorded) ValueOrDie(executor_->Record(*programs_));
   state_ = std::make_unique<exec::SequenceState>(
       plan_->pool(), plan_->options().batch,
       std::vector{programs_->page_table()});
 }
 
+backend::SamplingRow RunningModel::Drawing(int64_t position) const {
+  backend::SamplingRow row = drawing_;
+  row.id_bound = static_cast<int32_t>(plan_->config().vocab);
+  row.position = static_cast<uint32_t>(position);
+  return row;
+}
+
+void RunningModel::Run(const exec::BoundProgram& program,
+                       const std::vector<exec::RowInput>& rows,
+                       const std::vector<backend::SamplingRow>& sampling) {
+  const Result<void> ran = executor_->Run(program, rows, sampling);
+  if (ran) return;
+  if (!keeps_failure_) Die(ran.error());
+  if (failure_.empty()) failure_ = Describe(ran.error());
+}
+
+std::vector<float> RunningModel::Logits(const exec::BoundProgram& program,
+                                        size_t rows) const {
+  const exec::Arenas& arenas = programs_->arenas();
+  const std::ptrdiff_t offset =
+      reinterpret_cast<const std::byte*>(program.io().logits) -
+      arenas.host(MemoryClass::kIo);
+  const auto* logits = reinterpret_cast<const float*>(
+      ValueOrDie(arenas.Look(MemoryClass::kIo)).data() + offset);
+  return {logits, logits + rows * static_cast<size_t>(plan_->config().vocab)};
+}
+
 std::vector<float> RunningModel::Prefill(SequenceSlot slot,
                                          const std::vector<int32_t>& ids) {
   std::vector<float> logits;
-  const auto vocab = static_cast<size_t>(plan_->config().vocab);
   size_t done = 0;
   while (done < ids.size()) {
     const auto rest = static_cast<int64_t>(ids.size() - done);
@@ -96,14 +137,14 @@ std::vector<float> RunningModel::Prefill(SequenceSlot slot,
       const auto position =
           static_cast<int32_t>(first) + static_cast<int32_t>(i);
       rows.push_back({ids[done + i], slot.value(), position});
-      sampling.push_back(Greedy(*plan_, position + 1));
+      sampling.push_back(Drawing(position + 1));
     }
     const bool every_row = program.shape().logits == plan::LogitsOf::kEveryRow;
     if (!every_row) sampling.erase(sampling.begin(), sampling.end() - 1);
-    ValueOrDie(executor_->Run(program, rows, sampling));
+    Run(program, rows, sampling);
     if (!every_row) logits.clear();
-    logits.insert(logits.end(), program.io().logits,
-                  program.io().logits + sampling.size() * vocab);
+    const std::vector<float> more = Logits(program, sampling.size());
+    logits.insert(logits.end(), more.begin(), more.end());
     last_ = &program;
     done += live;
   }
@@ -118,21 +159,19 @@ std::vector<float> RunningModel::Decode(const std::vector<SequenceSlot>& slots,
     const int64_t position = state_->length(slots[i]);
     state_->Extend(slots[i], 1);
     rows.push_back({ids[i], slots[i].value(), static_cast<int32_t>(position)});
-    sampling.push_back(Greedy(*plan_, position + 1));
+    sampling.push_back(Drawing(position + 1));
   }
   const exec::BoundProgram& program =
       programs_->Decode(static_cast<int64_t>(rows.size()));
-  ValueOrDie(executor_->Run(program, rows, sampling));
+  Run(program, rows, sampling);
   last_ = &program;
-  const auto vocab = static_cast<size_t>(plan_->config().vocab);
-  return {program.io().logits, program.io().logits + rows.size() * vocab};
+  return Logits(program, rows.size());
 }
 
 std::vector<std::byte> RunningModel::StateBytes(
     MemoryClass memory_class) const {
-  const exec::Arenas& arenas = programs_->arenas();
-  const std::byte* begin = arenas.data(memory_class);
-  return {begin, begin + arenas.size(memory_class).value()};
+  const auto seen = ValueOrDie(programs_->arenas().Look(memory_class));
+  return {seen.begin(), seen.end()};
 }
 
 }  // namespace signet::testing

@@ -1,7 +1,7 @@
 #pragma once
-// A checkpoint opened, planned, sealed, loaded and bound on one CPU device,
-// with an observer if wanted: what tests of the rooms below `engine` drive.
-// Failures end the test with the error's text.
+// A checkpoint opened, planned, sealed, loaded and bound on one device, with an
+// observer if wanted: what tests of the rooms below `engine` drive. Failures
+// end the test with the error's text.
 
 #include <filesystem>
 #include <memory>
@@ -40,12 +40,24 @@ std::shared_ptr<const plan::ModelPlan> MakePlan(
 std::vector<step::SealedProgram> SealAll(const plan::ModelPlan& plan,
                                          Rank rank = Rank(0));
 
+/// What a model runs on, and how.
+struct RunsOn {
+  std::unique_ptr<backend::Device> device;
+  exec::TapObserver* observer = nullptr;  // must outlive the model
+  /// Whether its programs are recorded, as the engine's are.
+  bool recorded = false;
+  /// Whether a call that fails is kept as `failure` and does not end the test.
+  bool keeps_failure = false;
+};
+
 class RunningModel {
  public:
-  /// `observer` may be null and must outlive the model.
+  /// On the CPU. `observer` may be null and must outlive the model.
   RunningModel(const std::filesystem::path& folder,
                const plan::PlanOptions& options, exec::TapObserver* observer,
                int threads = 2);
+  RunningModel(const std::filesystem::path& folder,
+               const plan::PlanOptions& options, RunsOn runs_on);
 
   const plan::ModelPlan& plan() const { return *plan_; }
   exec::ProgramSet& programs() { return *programs_; }
@@ -60,16 +72,30 @@ class RunningModel {
   /// all_logits: [ids, V]).
   std::vector<float> Prefill(SequenceSlot slot,
                              const std::vector<int32_t>& ids);
-  /// One greedy decode step of several slots; returns the logits [slots, V].
+  /// One decode step of several slots; returns the logits [slots, V].
   std::vector<float> Decode(const std::vector<SequenceSlot>& slots,
                             const std::vector<int32_t>& ids);
+  /// How the rows of later calls draw; the position and the bound of ids are
+  /// those of the row. Greedy at first.
+  void DrawAs(const backend::SamplingRow& row) { drawing_ = row; }
   /// The token the last call drew for its row `row`.
   int32_t Sampled(size_t row) const { return last_->io().sampled[row]; }
+
+  /// Of the first call that failed and was kept; else empty.
+  const std::string& failure() const { return failure_; }
 
   /// Bytes of a state arena, for comparison.
   std::vector<std::byte> StateBytes(MemoryClass memory_class) const;
 
  private:
+  backend::SamplingRow Drawing(int64_t position) const;
+  void Run(const exec::BoundProgram& program,
+           const std::vector<exec::RowInput>& rows,
+           const std::vector<backend::SamplingRow>& sampling);
+  // Of the first `rows` rows of a call just run.
+  std::vector<float> Logits(const exec::BoundProgram& program,
+                            size_t rows) const;
+
   std::shared_ptr<const plan::ModelPlan> plan_;
   std::unique_ptr<backend::Device> device_;
   std::vector<step::SealedProgram> sealed_;
@@ -78,6 +104,9 @@ class RunningModel {
   std::unique_ptr<exec::Executor> executor_;
   std::unique_ptr<exec::SequenceState> state_;
   const exec::BoundProgram* last_ = nullptr;
+  backend::SamplingRow drawing_;
+  bool keeps_failure_;
+  std::string failure_;
 };
 
 }  // namespace signet::testing

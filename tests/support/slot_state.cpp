@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <bit>
+#include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <span>
 #include <vector>
 
@@ -15,7 +17,10 @@ class Gatherer {
   Gatherer(RunningModel& model, SequenceSlot slot)
       : model_(model),
         slot_(slot.value()),
-        length_(model.state().length(slot)) {}
+        length_(model.state().length(slot)),
+        kv_(ValueOrDie(model.programs().arenas().Look(MemoryClass::kKv))),
+        recurrent_(ValueOrDie(
+            model.programs().arenas().Look(MemoryClass::kRecurrent))) {}
 
   // A buffer with the slots in front.
   OracleTensor OfSlot(const plan::StateBuffer& buffer) const {
@@ -25,8 +30,7 @@ class Gatherer {
       result.shape.push_back(buffer.shape[i]);
       size *= buffer.shape[i];
     }
-    const float* begin = Begin(buffer) + slot_ * size;
-    result.data.assign(begin, begin + size);
+    Append(buffer, slot_ * size, size, &result.data);
     return result;
   }
 
@@ -40,23 +44,38 @@ class Gatherer {
     for (int64_t t = 0; t < length_; ++t) {
       const int64_t page =
           table[static_cast<size_t>(slot_ * pages_per_slot + t / page_tokens)];
-      const float* begin =
-          Begin(buffer) + (page * page_tokens + t % page_tokens) * row;
-      result.data.insert(result.data.end(), begin, begin + row);
+      Append(buffer, (page * page_tokens + t % page_tokens) * row, row,
+             &result.data);
     }
     return result;
   }
 
  private:
-  const float* Begin(const plan::StateBuffer& buffer) const {
-    if (buffer.dtype != tensor::DType::kF32) std::abort();
-    return reinterpret_cast<const float*>(
-        model_.programs().arenas().data(buffer.arena) + buffer.offset_bytes);
+  // `count` elements of a buffer from `first` on.
+  void Append(const plan::StateBuffer& buffer, int64_t first, int64_t count,
+              std::vector<double>* to) const {
+    const auto& arena = buffer.arena == MemoryClass::kKv ? kv_ : recurrent_;
+    const std::byte* data = arena.data() + buffer.offset_bytes;
+    for (int64_t i = first; i < first + count; ++i) {
+      float value = 0;
+      if (buffer.dtype == tensor::DType::kF32) {
+        std::memcpy(&value, data + 4 * i, 4);
+      } else if (buffer.dtype == tensor::DType::kBF16) {
+        uint16_t upper = 0;
+        std::memcpy(&upper, data + 2 * i, 2);
+        value = std::bit_cast<float>(uint32_t{upper} << 16);
+      } else {
+        std::abort();
+      }
+      to->push_back(value);
+    }
   }
 
   RunningModel& model_;
   int64_t slot_;
   int64_t length_;
+  std::span<const std::byte> kv_;
+  std::span<const std::byte> recurrent_;
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <system_error>
 #include <utility>
 
@@ -132,6 +133,28 @@ json FourKvFields() {
   return fields;
 }
 
+// The head and hidden sizes of the flagship, which the fast kernels of a GPU
+// are made for.
+json WideFields() {
+  json fields = MoeFields();
+  fields.update({
+      {"head_dim", 256},
+      {"hidden_size", 2048},
+      {"initializer_range", 0.03},
+      {"layer_types", {kLinear, kFull}},
+      {"linear_key_head_dim", 128},
+      {"linear_value_head_dim", 128},
+      {"moe_intermediate_size", 128},
+      {"num_attention_heads", 16},
+      {"num_experts_per_tok", 8},
+      {"num_hidden_layers", 2},
+      {"shared_expert_intermediate_size", 128},
+      {"vocab_size", 1024},
+  });
+  fields["rope_parameters"]["mrope_section"] = {11, 11, 10};
+  return fields;
+}
+
 struct TinyCheckpoint {
   const char* name;
   json (*fields)();
@@ -157,20 +180,23 @@ constexpr TinyCheckpoint kCheckpoints[] = {
      SynthExtras::kNone, 23, kOneShard},
 };
 
-// Not among TinyCheckpointNames: no reference values exist for it.
-constexpr TinyCheckpoint kFourKv = {"moe_four_kv",
-                                    FourKvFields,
-                                    SynthExperts::kFused,
-                                    SynthNaming::kTextOnly,
-                                    SynthExtras::kNone,
-                                    16,
-                                    kOneShard};
+// Not among TinyCheckpointNames: no reference values exist for them.
+constexpr TinyCheckpoint kOthers[] = {
+    {"moe_four_kv", FourKvFields, SynthExperts::kFused, SynthNaming::kTextOnly,
+     SynthExtras::kNone, 16, kOneShard},
+    {"moe_wide", WideFields, SynthExperts::kFused, SynthNaming::kTextOnly,
+     SynthExtras::kNone, 17, kOneShard},
+};
 
 const TinyCheckpoint& Named(std::string_view name) {
-  const TinyCheckpoint* found = name == kFourKv.name ? &kFourKv : nullptr;
-  for (const TinyCheckpoint& checkpoint : kCheckpoints) {
-    if (name == checkpoint.name) found = &checkpoint;
-  }
+  const TinyCheckpoint* found = nullptr;
+  const auto look_in = [&](std::span<const TinyCheckpoint> checkpoints) {
+    for (const TinyCheckpoint& checkpoint : checkpoints) {
+      if (name == checkpoint.name) found = &checkpoint;
+    }
+  };
+  look_in(kCheckpoints);
+  look_in(kOthers);
   SIGNET_CHECK(found != nullptr);
   return *found;
 }

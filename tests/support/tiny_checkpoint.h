@@ -18,7 +18,9 @@ namespace signet::testing {
 /// moe_top1             one expert a token
 /// moe_awkward          sizes that are multiples of nothing; tied
 std::vector<std::string> TinyCheckpointNames();
-/// Beside them, for meshes alone: moe_four_kv, which tp=4 divides.
+/// Beside them, without reference values: moe_four_kv, which tp=4 divides, for
+/// meshes; moe_wide, of 125 MB and two layers as wide as the flagship's, for
+/// the kernels of a GPU.
 
 /// Its config.json before it is synthesised.
 std::string TinyCheckpointConfig(std::string_view name);

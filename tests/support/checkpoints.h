@@ -1,5 +1,5 @@
 #pragma once
-// The checkpoints the parity tests run on: the generated ones of
+// The checkpoints that tests of whole programs run on: the generated ones of
 // support/tiny_checkpoint.h, and the demo model.
 
 #include <cstdint>

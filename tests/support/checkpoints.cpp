@@ -1,4 +1,4 @@
-#include "parity/checkpoints.h"
+#include "support/checkpoints.h"
 
 #include "support/running_model.h"
 #include "support/temporary_folder.h"
