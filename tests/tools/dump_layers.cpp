@@ -1,9 +1,10 @@
-// dump_layers MODEL DIR DEVICES CHUNK PROMPT POSITIONS LAYER...: runs one side
-// with taps and writes what enters and leaves the layers named, for
-// tools/oracle/layer_parity.py: DIR/data.bin, f32 or i32 rows one after
-// another, and DIR/index.json, which says what each is. PROMPT is a number of
-// drawn ids, fed in chunks of CHUNK; the rest up to POSITIONS is decoded. KV is
-// f32.
+// dump_layers MODEL DIR DEVICES CHUNK PROMPT POSITIONS [LAYER...]: runs one
+// side and writes its tokens and logits, for tools/oracle/model_parity.py, and
+// what enters and leaves the layers named, for tools/oracle/layer_parity.py:
+// DIR/data.bin, f32 or i32 rows one after another, and DIR/index.json, which
+// says what each is. PROMPT is a number of drawn ids, fed in chunks of CHUNK;
+// the rest up to POSITIONS is decoded. KV is f32. Where layers are named, steps
+// run one by one with taps; else as the engine runs them.
 
 #include <fmt/format.h>
 
@@ -87,8 +88,9 @@ int Run(int argc, char** argv) {
   const plan::PlanOptions options = {
       .context = 4096, .prefill_chunks = {chunk}, .all_logits = true};
   const auto side = ValueOrDie(MakeSidePlan(manifest, spec, options, {}));
+  const auto taps = layers.empty() ? evidence::Taps::kOff : evidence::Taps::kOn;
   const auto running =
-      ValueOrDie(evidence::MeshSide::Start(&side, evidence::Taps::kOn, 2, {}));
+      ValueOrDie(evidence::MeshSide::Start(&side, taps, 2, {}));
   evidence::Feed feed{.prompt = {}, .other_prompt = {}, .positions = positions};
   std::mt19937 random(7);
   for (int64_t i = 0; i < prompt; ++i) {
@@ -116,10 +118,10 @@ int Run(int argc, char** argv) {
 }  // namespace signet::testing
 
 int main(int argc, char** argv) {
-  if (argc < 8) {
+  if (argc < 7) {
     std::fprintf(stderr,
                  "usage: dump_layers MODEL DIR DEVICES CHUNK PROMPT POSITIONS "
-                 "LAYER...\n");
+                 "[LAYER...]\n");
     return 2;
   }
   return signet::testing::Run(argc, argv);
