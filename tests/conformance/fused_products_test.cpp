@@ -58,6 +58,15 @@ std::vector<NormedCase> NormedCases() {
     cases.push_back({capacity, live, 1544, {30, 5, 5}, true});
     cases.push_back(
         {capacity, live, 32, {11}, false, false, DType::kBF16, DType::kF32});
+    // A norm stored otherwise changes no bit of the products after it.
+    cases.push_back({capacity,
+                     live,
+                     2048,
+                     {64, 1, 33, 33},
+                     true,
+                     true,
+                     DType::kBF16,
+                     DType::kF32});
     // Not fused: what the vector path cannot take.
     cases.push_back({capacity, live, 44, {22, 9, 9}, true, true});
     cases.push_back({capacity, live, 64, {22, 9}, false, true, DType::kF32});
@@ -72,6 +81,9 @@ std::vector<NormedCase> NormedCases() {
   }
   cases.push_back({1, 1, 2048, {8192, 4096, 32, 32}});
   cases.push_back({1, 1, 2048, {8192, 512, 512}});
+  // More than a round of blocks, few rows.
+  cases.push_back({2, 2, 2048, {4096, 512, 2200, 2200}, true, true});
+  cases.push_back({8, 6, 2048, {8192, 4096, 32, 32}});
   cases.push_back({2, 0, 2048, {64, 8, 8}, true, true});
   return cases;
 }
@@ -227,6 +239,8 @@ TEST_F(FusedProductsTest, AProductAndAResidualLeaveTheBitsOfTheirSteps) {
                            {5, 4, 31, 512},
                            {2, 2, 7, 2050},
                            {8, 8, 2, 2048},
+                           {3, 3, 5000, 2048},
+                           {8, 5, 2048, 2048},
                            {1, 1, 33, 64, DType::kF32},
                            {4, 1, 5, 100, DType::kF16},
                            {2, 0, 8, 64}};

@@ -1,7 +1,8 @@
 #pragma once
 // Which kernel computes products of f32 inputs, from shapes and dtypes alone
-// (contract N3). Only dot_warps is a matter of bits, and it follows from the
-// length of a row: the rest is speed. Host only, no device needed.
+// (contract N3). DotWarps and IsFewRows alone are a matter of bits, and follow
+// from the length and the number of rows: the rest is speed. Host only, no
+// device needed.
 
 #include <array>
 #include <cstddef>

@@ -40,6 +40,8 @@ FloatDesc Describe(const FloatProducts& products, int num_sms) {
 
 bool CanFuse(const FloatProducts& products, int num_sms) {
   if (TakesOneRow(products) || TakesFewRows(products)) return true;
+  // Each of them alone may be what these are not, in another order.
+  if (IsFewRows(products.capacity, products.cols)) return false;
   return FusesFloat(Describe(products, num_sms));
 }
 
