@@ -283,7 +283,11 @@ __global__ void __launch_bounds__(kThreads, 1)
     if (last && next_h < args.hidden) load_shared(next_h, shared_part);
     const float fold = Fold(args, listed.slots[token], sums);
     const float gated = __fmaf_rn(Sigmoid(gate), SumLanes(shared, lane), fold);
-    if (lane % kHalf == 0) args.out[at] = __fadd_rn(residual, gated);
+    // A row that is taken again is written by its own item alone: the residual
+    // may lie in the same memory.
+    if (lane % kHalf == 0 && row >= h) {
+      args.out[at] = __fadd_rn(residual, gated);
+    }
     token = next_token;
     h = next_h;
   }
