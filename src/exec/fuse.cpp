@@ -254,7 +254,10 @@ std::optional<Fused> MoeTail(Rest rest) {
   const std::optional<Fused> end = CombineTail(rest.subspan(2));
   if (!end) return {};
   const auto& tail = std::get<backend::CombineTailArgs>(end->launch);
-  if (tail.combine.d != down->out || tail.gated.x != shared->out) return {};
+  if (tail.combine.d != down->out || tail.combine.ids != down->ids ||
+      tail.gated.x != shared->out) {
+    return {};
+  }
   return Fused{backend::MoeTailArgs{.down = *down,
                                     .shared_down = *shared,
                                     .combine = tail.combine,
@@ -280,11 +283,13 @@ std::optional<Fused> MoeBlock(Rest rest) {
       .tail = std::get<backend::MoeTailArgs>(tail->launch)};
   const auto& first = block.products;
   const backend::RouteArgs& route = block.experts.route;
-  const bool has_scores = std::any_of(
-      first.products.begin(), first.products.begin() + first.num_products,
-      [&](const backend::ProjectionArgs& product) {
-        return product.out == route.scores;
-      });
+  // Not one whose output need not be written.
+  const int written = first.num_products - (first.activated ? 2 : 0);
+  const bool has_scores =
+      std::any_of(first.products.begin(), first.products.begin() + written,
+                  [&](const backend::ProjectionArgs& product) {
+                    return product.out == route.scores;
+                  });
   if (!has_scores || block.experts.gate_up.x != first.norm.out ||
       block.tail.combine.ids != route.ids ||
       block.tail.combine.weights != route.weights ||

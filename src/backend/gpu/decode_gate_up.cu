@@ -209,7 +209,7 @@ Status RunGateUp(Stream stream, int num_sms, const RouteGateUpArgs& op,
   const size_t bytes = InputBytes(op);
   auto* kernel =
       op.route.rows.capacity == 1 ? &GateUpKernel<1> : &GateUpKernel<kMaxRows>;
-  if (bytes > (size_t{28} << 10)) {  // beside the static part
+  if (bytes > (size_t{24} << 10)) {  // beside the static part
     const Status status = cudaFuncSetAttribute(
         kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
         static_cast<int>(bytes));

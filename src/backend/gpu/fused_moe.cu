@@ -64,6 +64,7 @@ bool TakesShared(const MoeBlockArgs& op) {
   return gate.weight.dtype == tensor::DType::kBF16 &&
          up.weight.dtype == tensor::DType::kBF16 &&
          gate.weight.rows == up.weight.rows &&
+         gate.weight.rows == products.activation.width &&
          gate.weight.cols == op.experts.gate_up.table.hidden;
 }
 
