@@ -3,11 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "backend/gpu/float_config.h"
 #include "backend/kernel_bench.h"
 #include "tests/conformance/product_testing.h"
 
@@ -114,6 +116,12 @@ TEST_F(FloatProductsTest, AgreeWithTheCpu) {
       {2, 2, 500, 2048},
       {4, 3, 2109, 2048},
       {8, 8, 2301, 2048},
+      // On tensor cores: a step, a cut one, several steps a block.
+      {2, 2, 1, 2048},
+      {5, 5, 33, 2048},
+      {6, 6, 4230, 2048},
+      {3, 3, 8500, 2048},
+      {7, 4, 12700, 2048},
       {1, 1, 2048, 4096},
       {2, 2, 1030, 4096},
       {4, 4, 530, 4096},
@@ -148,7 +156,8 @@ TEST_F(FloatProductsTest, AgreeWithTheCpu) {
   }
 }
 
-// A launch made for one row takes sums of its own order (float_config.h).
+// Launches made for one row, and for a few, take sums of their own orders
+// (float_config.h).
 TEST_F(FloatProductsTest, ARowDependsOnNothingBesideIt) {
   Numbers numbers(102);
   for (int64_t cols : {40, 512, 2048, 4096, 5120, 17408}) {
@@ -168,6 +177,7 @@ TEST_F(FloatProductsTest, ARowDependsOnNothingBesideIt) {
                                          {8, 5},
                                          {20, 20},
                                          {20, 9}}) {
+      if (IsFewRows(2, cols) != IsFewRows(capacity, cols)) continue;
       const std::vector<float> got =
           Run(x, weight.data(), {capacity, live, rows, cols});
       for (int64_t r = 0; r < live; ++r) {
@@ -178,10 +188,45 @@ TEST_F(FloatProductsTest, ARowDependsOnNothingBesideIt) {
   }
 }
 
+// Each weight row has a single 1: out is the input to the last bit, though the
+// tensor cores take it in pieces.
+TEST_F(FloatProductsTest, ASingleOneGivesTheInput) {
+  Numbers numbers(105);
+  for (int64_t cols : {512, 2048, 4096}) {
+    for (int64_t capacity : {1, 2, 5, 8}) {
+      const ProductShape shape = {capacity, capacity, 61, cols};
+      SCOPED_TRACE(NameOf(shape));
+      std::vector<float> ones(static_cast<size_t>(shape.rows * cols), 0.0f);
+      std::vector<int64_t> at;
+      for (int64_t r = 0; r < shape.rows; ++r) {
+        at.push_back(numbers.Below(cols));
+        ones[static_cast<size_t>(r * cols + at.back())] = 1.0f;
+      }
+      Stored weight(DType::kBF16, ones);
+      // All 24 bits of a number, large or small.
+      std::vector<float> x = Uniforms(numbers, capacity * cols);
+      for (float& value : x) {
+        value = std::ldexp(value, static_cast<int>(numbers.Below(60)) - 30);
+      }
+      const std::vector<float> got = Run(x, weight.data(), shape);
+      for (int64_t n = 0; n < capacity; ++n) {
+        for (int64_t r = 0; r < shape.rows; ++r) {
+          ASSERT_EQ(
+              got[static_cast<size_t>(n * shape.rows + r)],
+              x[static_cast<size_t>(n * cols + at[static_cast<size_t>(r)])])
+              << "row " << n << ", " << r;
+        }
+      }
+    }
+  }
+}
+
 TEST_F(FloatProductsTest, AlignmentChangesNoBit) {
   Numbers numbers(103);
   for (int64_t cols : {64, 2048, 5120}) {
     for (int64_t capacity : {1, 3, 8}) {
+      // The tensor cores want what every plan gives: aligned matrices.
+      if (IsFewRows(capacity, cols)) continue;
       const ProductShape shape = {capacity, capacity, 45, cols};
       SCOPED_TRACE(NameOf(shape));
       Stored weight(numbers, DType::kBF16, shape.rows * cols);

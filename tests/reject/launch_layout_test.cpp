@@ -115,23 +115,58 @@ INSTANTIATE_TEST_SUITE_P(OnGpus, LaunchLayout, ::testing::ValuesIn(kOnGpus),
 TEST(LaunchGroups, ADecodeHasThoseOfTheFusedLaunches) {
   EXPECT_THAT(
       GroupTexts(DraftOf(Sample::kOnGpu)),
-      ElementsAre(
-          "embed",
-          // A DeltaNet layer.
-          "norm projection projection projection projection",
-          "conv delta_rule gated_norm", "projection residual_add",
-          "norm projection projection projection projection activation",
-          "moe_route indexed_moe_gemv moe_activation",
-          "indexed_moe_gemv projection moe_combine all_reduce gated_add "
-          "residual_add",
-          // A layer of full attention.
-          "norm projection projection projection",
-          "qk_norm_rope kv_append attention", "projection residual_add",
-          "norm projection projection projection projection activation",
-          "moe_route indexed_moe_gemv moe_activation",
-          "indexed_moe_gemv projection moe_combine all_reduce gated_add "
-          "residual_add",
-          "norm logits sample"));
+      ElementsAre("embed",
+                  // A DeltaNet layer.
+                  "norm projection projection projection projection",
+                  "conv delta_rule gated_norm", "projection residual_add",
+                  "norm projection projection projection projection activation "
+                  "moe_route indexed_moe_gemv moe_activation indexed_moe_gemv "
+                  "projection moe_combine all_reduce gated_add residual_add",
+                  // A layer of full attention.
+                  "norm projection projection projection",
+                  "qk_norm_rope kv_append attention", "projection residual_add",
+                  "norm projection projection projection projection activation "
+                  "moe_route indexed_moe_gemv moe_activation indexed_moe_gemv "
+                  "projection moe_combine all_reduce gated_add residual_add",
+                  "norm logits sample"));
+}
+
+// The kinds of the first and of the last step of every route's group.
+std::vector<std::string> RoutedGroups(const ProgramDraft& draft) {
+  const std::vector<LaunchGroup> groups = LaunchGroupsOf(draft.steps);
+  std::vector<std::string> texts;
+  for (size_t i = 0; i < draft.steps.size(); ++i) {
+    if (!std::holds_alternative<step::MoeRoute>(draft.steps[i])) continue;
+    const auto kind = [&](int64_t step) {
+      return std::string(KindOf(draft.steps[static_cast<size_t>(step)]));
+    };
+    texts.push_back(kind(groups[i].first) + " to " + kind(groups[i].last));
+  }
+  return texts;
+}
+
+TEST(LaunchGroups, ARouteBeginsOneUnlessItsExpertsAreIndexed) {
+  const std::vector<std::string> whole = {"norm to residual_add",
+                                          "norm to residual_add"};
+  EXPECT_EQ(RoutedGroups(DraftOf(Sample::kOnGpu)), whole);
+  EXPECT_EQ(RoutedGroups(DraftOf(Sample::kIndexed)), whole);
+  const std::vector<std::string> parts = {"moe_route to moe_activation",
+                                          "moe_route to moe_activation"};
+  EXPECT_EQ(RoutedGroups(DraftOf(Sample::kRounded)), parts);
+  EXPECT_EQ(RoutedGroups(DraftOf(Sample::kGrouped)), parts);
+}
+
+TEST(LaunchGroups, ARouteThatNothingFollowsBeginsOne) {
+  const auto first_of_last = [](const std::vector<step::Step>& steps) {
+    return LaunchGroupsOf(steps).back().first;
+  };
+  EXPECT_EQ(first_of_last({step::Norm{}, step::MoeRoute{}}), 1);
+  EXPECT_EQ(first_of_last({step::Norm{}, step::MoeRoute{}, step::Norm{}}), 2);
+  EXPECT_EQ(first_of_last({step::Norm{}, step::MoeRoute{}, step::MoeScatter{}}),
+            1);
+  EXPECT_EQ(
+      first_of_last({step::Norm{}, step::MoeRoute{}, step::IndexedMoeGemv{}}),
+      0);
 }
 
 TEST(LaunchGroups, AChunkHasThoseOfTheFusedLaunches) {

@@ -47,6 +47,20 @@ TEST(FloatConfigTest, TheOrderOfADotFollowsFromShapesAlone) {
   }
 }
 
+TEST(FloatConfigTest, FewRowsAreTwoToEightOfOneLength) {
+  for (int64_t capacity : {2, 3, 7, 8}) {
+    EXPECT_TRUE(IsFewRows(capacity, kFewColumns)) << capacity;
+    for (int64_t cols : {8, 1024, 2040, 2056, 4096, 20480}) {
+      EXPECT_FALSE(IsFewRows(capacity, cols)) << capacity << " of " << cols;
+    }
+  }
+  for (int64_t capacity : {0, 1, 9, 16, 4097}) {
+    EXPECT_FALSE(IsFewRows(capacity, kFewColumns)) << capacity;
+  }
+  // The length of the flagship's rows.
+  EXPECT_EQ(kFewColumns, 2048);
+}
+
 TEST(FloatConfigTest, TheLastRowIsMultipliedAsAmongAll) {
   for (int64_t capacity : {1, 8, 9, 70}) {
     FloatDesc desc = Desc(capacity, 2048, {300});
@@ -70,7 +84,7 @@ TEST(FloatConfigTest, TheFlagshipFillsTheMachineOnce) {
   EXPECT_EQ(config.groups, 6176);
   EXPECT_EQ(config.blocks, 2 * kSms);
   EXPECT_EQ(config.teams, 1);
-  // Batched: rounds of eight rows a team.
+  // Batched, where the tensor cores do not take it: rounds of eight rows a team.
   desc.capacity = 2;
   config = ChooseFloat(desc);
   EXPECT_EQ(config.rows, 8);
