@@ -4,12 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "backend/forwarding_device.h"
 #include "exec/allocation_counter.h"
 #include "exec/block_reference.h"
 #include "exec/exec_testing.h"
@@ -203,6 +205,34 @@ TEST_F(ExecutorChecks, G5_InputsOfABlockFitItsRows) {
   expect_refused([](BlockCall& call) { call.ids.pop_back(); });
   expect_refused([](BlockCall& call) { call.weights.pop_back(); });
   expect_refused([](BlockCall& call) { call.ids.clear(); });
+}
+
+// A launch takes as many seconds as there were before it, and one.
+class CountingClock final : public backend::ForwardingDevice {
+ public:
+  using ForwardingDevice::ForwardingDevice;
+  Result<std::vector<double>> Time(
+      backend::LaunchKey,
+      std::span<const std::function<void()>> launches) override {
+    std::vector<double> seconds;
+    for (const auto& launch : launches) {
+      launch();
+      seconds.push_back(static_cast<double>(seconds.size() + 1));
+    }
+    return seconds;
+  }
+};
+
+TEST_F(ExecutorChecks, AProfileTimesEachLaunchAndThenNothing) {
+  CountingClock clock(model_.device());
+  exec::Executor executor(&clock);
+  const std::vector<RowInput> rows = {{1, 0, 0}, {1, 1, 0}, {1, 2, 0}};
+  const std::vector<backend::SamplingRow> sampling(rows.size(), Greedy());
+  const auto times = ValueOrDie(executor.Profile(decode(), rows, sampling));
+  const size_t launches = decode().launches().size();
+  ASSERT_EQ(times.launches.size(), launches);
+  EXPECT_EQ(times.launches.back(), static_cast<double>(launches));
+  EXPECT_EQ(times.nothing, static_cast<double>(launches + 1));
 }
 
 TEST(Executor, X6_CounterSeesWhatIsTaken) {
