@@ -84,7 +84,8 @@ TEST(FloatConfigTest, TheFlagshipFillsTheMachineOnce) {
   EXPECT_EQ(config.groups, 6176);
   EXPECT_EQ(config.blocks, 2 * kSms);
   EXPECT_EQ(config.teams, 1);
-  // Batched, where the tensor cores do not take it: rounds of eight rows a team.
+  // Batched, where the tensor cores do not take it: rounds of eight rows a
+  // team.
   desc.capacity = 2;
   config = ChooseFloat(desc);
   EXPECT_EQ(config.rows, 8);

@@ -72,9 +72,9 @@ ProductConfig ConfigOf(const DenseDesc& desc) {
   return {.family = ProductFamily::kTiles, .tiles = DenseTiles(desc)};
 }
 
-// The expert dimension gives blocks enough, and small ones hide how each begins:
-// cols is split among the few warps of a block alone, by its own size, eight
-// steps a warp at least.
+// The expert dimension gives blocks enough, and small ones hide how each
+// begins: cols is split among the few warps of a block alone, by its own size,
+// eight steps a warp at least.
 ProductConfig ConfigOf(const GroupedDesc& desc) {
   if (!desc.packed) return {.family = ProductFamily::kPortable};
   if (desc.tile_rows <= kSkinnyTokens) {
