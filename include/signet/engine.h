@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -51,6 +52,10 @@ class Model {
   const std::vector<int32_t>& stop_ids() const;
   /// Of the plan that was loaded.
   const std::string& contract_id() const;
+  /// Of what the weights are: 32 hexadecimal digits, the same on every mesh.
+  /// Unset without EngineOptions::verify_files, and where another process
+  /// holds some of them.
+  const std::optional<std::string>& content_digest() const;
   /// Frees the weights. Idempotent. A Failure of kind kState while sessions
   /// are alive.
   Result<void> Unload();
@@ -68,8 +73,9 @@ struct EngineOptions {
   /// Threads of a session, shared by the ranks that run here; 0: as many as
   /// this process may use, by its affinity and its cgroup.
   int threads = 0;
-  /// Refuses a model with any weight that is not finite. Without it only the
-  /// norms, routers and decays are looked at, which every token meets.
+  /// Refuses a model with any weight that is not finite, and digests all of
+  /// them. Without it only the norms, routers and decays are looked at, which
+  /// every token meets.
   bool verify_files = false;
 };
 

@@ -1,18 +1,17 @@
 #include "base/digest.h"
 
 #include <fmt/format.h>
+#define XXH_STATIC_LINKING_ONLY  // the layout of the state
 #include <xxhash.h>
 
 #include <utility>
 
 namespace signet {
 
+// Held by value: XXH3_createState gives null where there is no memory.
 struct Digester::State {
-  XXH3_state_t* xxh = XXH3_createState();
-  State() { XXH3_128bits_reset(xxh); }
-  ~State() { XXH3_freeState(xxh); }
-  State(const State&) = delete;
-  State& operator=(const State&) = delete;
+  XXH3_state_t xxh;
+  State() { XXH3_128bits_reset(&xxh); }
 };
 
 Digest Digest::Of(std::string_view bytes) {
@@ -30,15 +29,15 @@ Digester::Digester(Digester&&) noexcept = default;
 Digester& Digester::operator=(Digester&&) noexcept = default;
 
 void Digester::Update(std::span<const std::byte> bytes) {
-  XXH3_128bits_update(state_->xxh, bytes.data(), bytes.size());
+  XXH3_128bits_update(&state_->xxh, bytes.data(), bytes.size());
 }
 
 void Digester::Update(std::string_view text) {
-  XXH3_128bits_update(state_->xxh, text.data(), text.size());
+  XXH3_128bits_update(&state_->xxh, text.data(), text.size());
 }
 
 Digest Digester::Finish() const {
-  const XXH128_hash_t hash = XXH3_128bits_digest(state_->xxh);
+  const XXH128_hash_t hash = XXH3_128bits_digest(&state_->xxh);
   return Digest(hash.high64, hash.low64);
 }
 

@@ -21,8 +21,9 @@ constexpr const char* kExamples = R"(Examples:
   signet evidence check ./receipts --strict
 
 A receipt is void when the code it was made with, the contract of a side or the
-model is another now; the command that renews it is printed. Exit status 0; with
---strict 4 unless all hold.)";
+model is another now; the command that renews it is printed. Weights of other
+values in files of the same form are seen with --verify-files alone, by receipts
+that were made with it. Exit status 0; with --strict 4 unless all hold.)";
 
 class EvidenceCommand : public Command {
  public:
@@ -36,12 +37,15 @@ class EvidenceCommand : public Command {
         .add_option("DIR", folder_, "The folder of receipts (default evidence)")
         ->type_name("");
     check.add_flag("--strict", strict_, "Exit status 4 unless all hold");
+    check.add_flag("--verify-files", verify_files_,
+                   "Read all weights where a receipt has their digest");
     AddJson(check, json_);
   }
 
   int Run() override {
     const Result<std::vector<evidence::CheckedReceipt>> receipts =
-        evidence::CheckReceipts(folder_, SearchPathsOfEnvironment());
+        evidence::CheckReceipts(folder_, SearchPathsOfEnvironment(),
+                                verify_files_);
     if (!receipts) return Report(receipts.error(), json_);
     const int printed =
         PrintResult(json_ ? JsonLine(evidence::CheckJson(folder_, *receipts))
@@ -58,6 +62,7 @@ class EvidenceCommand : public Command {
  private:
   std::string folder_ = "evidence";
   bool strict_ = false;
+  bool verify_files_ = false;
   bool json_ = false;
 };
 

@@ -74,10 +74,12 @@ std::string ErrorJson(const Error& error) {
 }
 
 std::string RunJson(const std::vector<Generated>& generated, bool is_list,
-                    const std::string& contract,
+                    const Model& model,
                     const std::vector<std::string>& devices) {
   Json object = ResultOf(generated.front());
-  object["contract"] = contract;
+  object["contract"] = model.contract_id();
+  object["content"] =
+      model.content_digest() ? Json(*model.content_digest()) : Json(nullptr);
   object["devices"] = devices;
   if (is_list) {
     Json& results = object["results"] = Json::array();

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "signet/devices.h"
+#include "signet/engine.h"
 #include "signet/error.h"
 #include "signet/session.h"
 #include "signet/source.h"
@@ -34,7 +35,7 @@ struct Generated {
 /// `generated` is not empty; the keys of a single run are of its first entry.
 /// `is_list`: with the key `results`, of every entry.
 std::string RunJson(const std::vector<Generated>& generated, bool is_list,
-                    const std::string& contract,
+                    const Model& model,
                     const std::vector<std::string>& devices);
 
 /// `plan_json`, with the key `rejections` if the plan does not fit.

@@ -163,6 +163,10 @@ class RunCommand : public Command {
     if (!engine) return launcher_.ReportOwn(engine.error(), json_);
     Result<Model> model = Load(*engine, *plan);
     if (!model) return launcher_.Report(model.error(), json_);
+    if (launcher_.speaks() && model->content_digest()) {
+      fmt::print(stderr, "weights: all finite, content {}\n",
+                 *model->content_digest());
+    }
     const int64_t slots =
         prompts_file_ ? std::min(num_requests, options_.batch) : 1;
     Result<Session> session = Session::Make(*model, slots);
@@ -288,9 +292,8 @@ class RunCommand : public Command {
     }
     if (!launcher_.speaks()) return kExitDone;
     if (json_) {
-      const int code =
-          PrintResult(RunJson(sink.generated(), prompts_file_.has_value(),
-                              model.contract_id(), plan.devices()));
+      const int code = PrintResult(RunJson(
+          sink.generated(), prompts_file_.has_value(), model, plan.devices()));
       if (code != kExitDone) return code;
     } else {
       TellNumbers(sink.generated(), seconds);

@@ -149,6 +149,9 @@ Result<Model> Engine::LoadHere(
       },
       impl_->scan));
   SIGNET_ASSIGN_OR_RETURN(impl->weights, std::move(transaction).Commit());
+  if (const std::optional<Digest>& content = impl->weights->content_digest()) {
+    impl->content_digest = content->Hex();
+  }
   return Model(std::move(impl));
 }
 

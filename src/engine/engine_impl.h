@@ -34,6 +34,7 @@ struct Model::Impl {
   std::shared_ptr<const Plan::Impl> plan;
   std::shared_ptr<const text::Tokenizer> tokenizer;  // null: none
   std::vector<int32_t> stop_ids;                     // ascending
+  std::optional<std::string> content_digest;
   Result<void> chat;  // why no conversation can be rendered, if so
 
   // One a rank; they own the weights' memory and outlive it.

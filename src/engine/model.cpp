@@ -51,6 +51,10 @@ const std::string& Model::contract_id() const {
   return impl_->plan->contract_id;
 }
 
+const std::optional<std::string>& Model::content_digest() const {
+  return impl_->content_digest;
+}
+
 Result<void> Model::Unload() {
   const std::lock_guard lock(impl_->mutex);
   if (impl_->sessions > 0) {

@@ -13,6 +13,7 @@
 #include "evidence/receipt.h"
 #include "evidence/side_plan.h"
 #include "evidence/verify.h"
+#include "store/content_digest.h"
 
 namespace signet::evidence {
 namespace {
@@ -33,23 +34,34 @@ std::string OneLine(const Error& error) {
   return OneLine(text.substr(0, text.find('\n')));
 }
 
-// Many receipts are of one model: each is opened once.
+// Many receipts are of one model: each is opened once, and read once.
 class Models {
  public:
-  explicit Models(const SearchPaths& paths) : paths_(paths) {}
+  Models(const SearchPaths& paths, bool verify_files)
+      : paths_(paths), verify_files_(verify_files) {}
   const Result<ManifestPtr>& Open(const std::string& name) {
     const auto found = opened_.find(name);
     if (found != opened_.end()) return found->second;
     return opened_.emplace(name, OpenManifest(name, paths_)).first->second;
   }
+  bool verifies_files() const { return verify_files_; }
+  const Result<Digest>& Content(const ManifestPtr& manifest) {
+    const auto found = contents_.find(manifest);
+    if (found != contents_.end()) return found->second;
+    return contents_.emplace(manifest, store::ContentOf(*manifest))
+        .first->second;
+  }
 
  private:
   const SearchPaths& paths_;
+  const bool verify_files_;
   std::map<std::string, Result<ManifestPtr>> opened_;
+  std::map<ManifestPtr, Result<Digest>> contents_;
 };
 
-void CheckModel(const Receipt& receipt, const model::Manifest& manifest,
-                std::vector<std::string>* causes) {
+void CheckModel(const Receipt& receipt, const ManifestPtr& model,
+                Models& models, std::vector<std::string>* causes) {
+  const model::Manifest& manifest = *model;
   const auto digests = DigestsOf(manifest.checkpoint());
   if (!digests) {
     causes->push_back("the model cannot be read: " + OneLine(digests.error()));
@@ -63,6 +75,14 @@ void CheckModel(const Receipt& receipt, const model::Manifest& manifest,
   };
   compare("config and headers", digests->headers, receipt.headers);
   compare("tokenizer bytes", digests->tokenizer, receipt.tokenizer);
+  if (!models.verifies_files() || !receipt.content) return;
+  const Result<Digest>& content = models.Content(model);
+  if (!content) {
+    causes->push_back("the weights cannot be read: " +
+                      OneLine(content.error()));
+    return;
+  }
+  compare("weights", *content, *receipt.content);
 }
 
 void CheckContracts(const Receipt& receipt, const ManifestPtr& manifest,
@@ -125,7 +145,7 @@ CheckedReceipt Check(const fs::path& file, Models& models) {
   }
   const Result<ManifestPtr>& manifest = models.Open(receipt->model);
   if (manifest) {
-    CheckModel(*receipt, **manifest, &checked.causes);
+    CheckModel(*receipt, *manifest, models, &checked.causes);
     CheckContracts(*receipt, *manifest, &checked.causes);
   } else {
     checked.causes.push_back("the model cannot be opened: " +
@@ -156,7 +176,8 @@ std::string_view Name(ReceiptState state) {
 }
 
 Result<std::vector<CheckedReceipt>> CheckReceipts(const fs::path& folder,
-                                                  const SearchPaths& paths) {
+                                                  const SearchPaths& paths,
+                                                  bool verify_files) {
   std::error_code error;
   fs::directory_iterator entries(folder, error);
   if (error) {
@@ -171,7 +192,7 @@ Result<std::vector<CheckedReceipt>> CheckReceipts(const fs::path& folder,
     if (error) break;
   }
   std::sort(files.begin(), files.end());
-  Models models(paths);
+  Models models(paths, verify_files);
   std::vector<CheckedReceipt> checked;
   for (const fs::path& file : files) checked.push_back(Check(file, models));
   return checked;

@@ -29,9 +29,11 @@ struct CheckedReceipt {
 };
 
 /// Every file of `folder` ending in .json, by name. kFileMissing without the
-/// folder.
+/// folder. `verify_files`: all weights of a model are read where a receipt has
+/// their digest.
 Result<std::vector<CheckedReceipt>> CheckReceipts(
-    const std::filesystem::path& folder, const SearchPaths& paths);
+    const std::filesystem::path& folder, const SearchPaths& paths,
+    bool verify_files = false);
 
 std::string CheckText(const std::filesystem::path& folder,
                       const std::vector<CheckedReceipt>& receipts);

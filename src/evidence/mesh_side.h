@@ -34,6 +34,8 @@ class MeshSide final : public Side {
   Result<CallRecord> Decode(int32_t id) override;
   CallRecord FinalState() override;
 
+  const store::WeightVersion& weights() const { return *weights_; }
+
  private:
   explicit MeshSide(const SidePlan* side) : side_(side) {}
   const plan::ModelPlan& plan() const { return *side_->plan; }

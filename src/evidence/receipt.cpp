@@ -124,8 +124,8 @@ Json ReceiptJson(const VerifyReport& report, const std::string& build) {
                   {"model_digest",
                    {{"headers", report.digests.headers.Hex()},
                     {"tokenizer", report.digests.tokenizer.Hex()},
-                    // Computed while loading where that is asked for (W2).
-                    {"content", nullptr}}},
+                    {"content", report.content ? Json(report.content->Hex())
+                                               : Json(nullptr)}}},
                   {"prompt_text", report.prompt_text ? Json(*report.prompt_text)
                                                      : Json(nullptr)},
                   {"prompt", report.prompt},
@@ -167,6 +167,7 @@ std::string RenewingCommand(const Receipt& receipt,
   if (receipt.options.tp_experts != defaults.tp_experts) {
     flag("--experts", Name(receipt.options.tp_experts));
   }
+  if (receipt.content) command += " --verify-files";
   flag("--out", file.string());
   return command;
 }

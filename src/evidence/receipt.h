@@ -22,9 +22,10 @@ namespace signet::evidence {
 struct Receipt {
   std::string execution_code;
   bool holds = false;
-  std::string headers;    // digests of the model
-  std::string tokenizer;  //
-  std::string model;      // as it was asked for
+  std::string headers;                 // digests of the model
+  std::string tokenizer;               //
+  std::optional<std::string> content;  // where it was computed
+  std::string model;                   // as it was asked for
   std::optional<std::string> prompt_text;
   std::vector<int32_t> prompt;
   int64_t positions = 0;

@@ -206,6 +206,9 @@ Result<Receipt> ParseReceipt(std::string_view text, const std::string& where) {
   const json& digests = reader.At(object, "model_digest");
   receipt.headers = reader.Hex(digests, "headers", 32);
   receipt.tokenizer = reader.Hex(digests, "tokenizer", 32);
+  if (!reader.At(digests, "content").is_null()) {
+    receipt.content = reader.Hex(digests, "content", 32);
+  }
   if (!reader.At(object, "prompt_text").is_null()) {
     receipt.prompt_text = reader.Text(object, "prompt_text");
   }

@@ -227,11 +227,15 @@ class Verifier {
   Result<std::unique_ptr<MeshSide>> Start(size_t side, Taps taps) {
     // The first to be loaded holds every weight that any side does.
     const bool is_first = side == 0 && taps == Taps::kOff;
-    return MeshSide::Start(
-        taps == Taps::kOn ? &sides_[side].tapped : &sides_[side].production,
-        taps, WorkingThreads(request_.threads), FaultOf(side),
-        request_.verify_files && is_first ? store::Scan::kEverything
-                                          : store::Scan::kSensitive);
+    SIGNET_ASSIGN_OR_RETURN(
+        std::unique_ptr<MeshSide> started,
+        MeshSide::Start(
+            taps == Taps::kOn ? &sides_[side].tapped : &sides_[side].production,
+            taps, WorkingThreads(request_.threads), FaultOf(side),
+            request_.verify_files && is_first ? store::Scan::kEverything
+                                              : store::Scan::kSensitive));
+    if (is_first) report_.content = started->weights().content_digest();
+    return started;
   }
 
   // The first side beside each other one in turn, so that two are in memory.

@@ -34,7 +34,7 @@ struct VerifyRequest {
   std::optional<std::variant<std::vector<int32_t>, std::string>> prompt;
   int64_t positions = kDefaultPositions;  // the prompt's included
   int threads = 0;
-  bool verify_files = false;   // every weight is proven finite
+  bool verify_files = false;   // every weight is proven finite and digested
   std::optional<Fault> fault;  // acts on every side but the first
 };
 
@@ -70,6 +70,7 @@ struct VerifyReport {
   std::string model;  // as asked
   std::string folder;
   ModelDigests digests;
+  std::optional<Digest> content;  // of the weights; unset: not asked for
   std::optional<std::string> prompt_text;
   std::vector<int32_t> prompt;
   std::vector<int32_t> drawn;  // by the first side, the last one included

@@ -18,8 +18,6 @@ using model::FileRange;
 using model::HeaderTensor;
 using tensor::DType;
 
-constexpr uint64_t kPieceBytes = uint64_t{1} << 20;
-
 // The bits of a format's exponent: all of them set is no finite number.
 struct FloatBits {
   uint32_t exponent;
@@ -78,66 +76,23 @@ std::vector<int64_t> IndexOf(uint64_t element,
 
 }  // namespace
 
-bool IsSensitive(model::Role role) {
-  using model::Role;
-  switch (role) {
-    case Role::kFinalNorm:
-    case Role::kInputNorm:
-    case Role::kPostNorm:
-    case Role::kQNorm:
-    case Role::kKNorm:
-    case Role::kLinearNorm:
-    case Role::kRouter:
-    case Role::kSharedRouter:
-    case Role::kALog:
-    case Role::kDtBias:
-      return true;
-    case Role::kEmbedding:
-    case Role::kLmHead:
-    case Role::kQProj:
-    case Role::kKProj:
-    case Role::kVProj:
-    case Role::kOProj:
-    case Role::kInProjQkv:
-    case Role::kInProjZ:
-    case Role::kInProjB:
-    case Role::kInProjA:
-    case Role::kConv:
-    case Role::kOutProj:
-    case Role::kSharedGate:
-    case Role::kSharedUp:
-    case Role::kSharedDown:
-    case Role::kMlpGate:
-    case Role::kMlpUp:
-    case Role::kMlpDown:
-      return false;
-  }
-  return true;
-}
-
 FiniteScan::FiniteScan(const model::Checkpoint& checkpoint)
-    : checkpoint_(checkpoint), piece_(kPieceBytes) {}
+    : checkpoint_(checkpoint) {}
 
-Result<void> FiniteScan::Read(const FileRange& range, DType dtype) {
-  const model::OpenedFile& file = checkpoint_.weight_files()[range.file];
+void FiniteScan::Check(const FileRange& range, DType dtype,
+                       std::span<const std::byte> bytes) {
   const uint32_t exponent = BitsOf(dtype).exponent;
-  const bool is_wide = SizeOf(dtype) == sizeof(uint32_t);
-  for (uint64_t begin = range.begin_bytes; begin < range.end_bytes;
-       begin += kPieceBytes) {
-    const uint64_t end = std::min(begin + kPieceBytes, range.end_bytes);
-    SIGNET_RETURN_IF_ERROR(file.ReadAt(begin, piece_.data(), end - begin));
-    const size_t count = (end - begin) / SizeOf(dtype);
-    const bool found =
-        is_wide ? AnyNotFinite<uint32_t>(piece_.data(), count, exponent)
-                : AnyNotFinite<uint16_t>(piece_.data(), count,
-                                         static_cast<uint16_t>(exponent));
-    if (found) Note({range.file, begin, end}, dtype);
-  }
-  return {};
+  const size_t count = bytes.size() / SizeOf(dtype);
+  const bool found =
+      SizeOf(dtype) == sizeof(uint32_t)
+          ? AnyNotFinite<uint32_t>(bytes.data(), count, exponent)
+          : AnyNotFinite<uint16_t>(bytes.data(), count,
+                                   static_cast<uint16_t>(exponent));
+  if (found) Note(range, dtype, bytes.data());
 }
 
-// The range is the one in piece_.
-void FiniteScan::Note(const FileRange& range, DType dtype) {
+void FiniteScan::Note(const FileRange& range, DType dtype,
+                      const std::byte* data) {
   const std::vector<HeaderTensor>& tensors = checkpoint_.tensors();
   const auto tensor = std::find_if(
       tensors.begin(), tensors.end(), [&](const HeaderTensor& candidate) {
@@ -149,10 +104,9 @@ void FiniteScan::Note(const FileRange& range, DType dtype) {
   if (!named_.insert(&*tensor).second) return;
   const uint64_t size = SizeOf(dtype);
   const FloatBits bits = BitsOf(dtype);
-  const std::byte* at = piece_.data();
+  const std::byte* at = data;
   while ((WordAt(at, size) & bits.exponent) != bits.exponent) at += size;
-  const uint64_t offset =
-      range.begin_bytes + static_cast<uint64_t>(at - piece_.data());
+  const uint64_t offset = range.begin_bytes + static_cast<uint64_t>(at - data);
   rejections_.Add(
       RejectionCode::kWeightNotFinite,
       fmt::format("{}: {}", checkpoint_.weight_files()[range.file].path(),

@@ -2,76 +2,25 @@
 
 #include <algorithm>
 #include <atomic>
-#include <string>
+#include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "base/check.h"
+#include "store/content_digest.h"
 #include "store/finite_scan.h"
 #include "store/rank_loader.h"
-#include "tensor/dtype.h"
+#include "store/weight_ranges.h"
 
 namespace signet::store {
 namespace {
 
 using model::FileRange;
 
-// A range of weights that a program of these ranks will read.
-struct WeightRange {
-  FileRange file_range;
-  tensor::DType dtype;
-  bool is_sensitive;
-};
-
 uint64_t NextGeneration() {
   static std::atomic<uint64_t> next{1};
   return next.fetch_add(1, std::memory_order_relaxed);
-}
-
-// All of them, in file order.
-std::vector<WeightRange> WeightRanges(const plan::ModelPlan& plan,
-                                      const std::vector<Rank>& ranks) {
-  const model::Manifest& manifest = plan.manifest();
-  std::vector<WeightRange> ranges;
-  // An alias is read where its owner lies, maybe by a rank that holds no owner.
-  IdVector<WeightId, uint8_t> read(manifest.weights().size());
-  for (size_t i = 0; i < manifest.weights().size(); ++i) {
-    const WeightId id(static_cast<int32_t>(i));
-    const bool held = std::any_of(ranks.begin(), ranks.end(), [&](Rank rank) {
-      return plan.weights().shard(id, rank).held;
-    });
-    if (held) read[manifest.weights()[id].alias_of.value_or(id)] = 1;
-  }
-  for (size_t i = 0; i < read.size(); ++i) {
-    const WeightId id(static_cast<int32_t>(i));
-    if (read[id] == 0) continue;
-    const model::WeightEntry& weight = manifest.weights()[id];
-    ranges.push_back({.file_range = weight.source,
-                      .dtype = weight.dtype,
-                      .is_sensitive = IsSensitive(weight.role)});
-  }
-  for (const model::ExpertGroup& group : manifest.expert_groups()) {
-    for (int32_t e = 0; e < static_cast<int32_t>(group.num_experts); ++e) {
-      const ExpertId expert(e);
-      const bool held = std::any_of(ranks.begin(), ranks.end(), [&](Rank rank) {
-        const plan::ExpertView* view = plan.experts().View(group.layer, rank);
-        return view != nullptr && view->Local(expert).has_value();
-      });
-      if (!held) continue;
-      for (const model::ExpertProjection* projection :
-           {&group.gate, &group.up, &group.down}) {
-        ranges.push_back({.file_range = projection->sources[expert],
-                          .dtype = projection->dtype,
-                          .is_sensitive = false});
-      }
-    }
-  }
-  std::sort(ranges.begin(), ranges.end(),
-            [](const WeightRange& a, const WeightRange& b) {
-              return std::pair(a.file_range.file, a.file_range.begin_bytes) <
-                     std::pair(b.file_range.file, b.file_range.begin_bytes);
-            });
-  return ranges;
 }
 
 }  // namespace
@@ -135,7 +84,6 @@ std::vector<Rank> LoadTransaction::RanksHere() const {
 
 Result<void> LoadTransaction::ReadRanges(bool populate, Scan scan,
                                          const Progress& progress) {
-  constexpr uint64_t kPieceBytes = uint64_t{16} << 20;
   std::vector<WeightRange> ranges = WeightRanges(*plan_, RanksHere());
   const auto is_scanned = [&](const WeightRange& range) {
     return scan == Scan::kEverything || range.is_sensitive;
@@ -146,6 +94,8 @@ Result<void> LoadTransaction::ReadRanges(bool populate, Scan scan,
   }
   const model::Checkpoint& checkpoint = plan_->manifest().checkpoint();
   FiniteScan finite(checkpoint);
+  ContentDigest content;
+  std::vector<std::byte> piece(ContentDigest::kPieceBytes);
   Bytes total;
   for (const WeightRange& range : ranges) {
     total += Bytes(range.file_range.size_bytes());
@@ -153,15 +103,14 @@ Result<void> LoadTransaction::ReadRanges(bool populate, Scan scan,
   Bytes done;
   if (progress) progress(done, total);
   for (const WeightRange& weights : ranges) {
-    const FileRange& range = weights.file_range;
-    const backend::FileMapping& mapping = mappings_[range.file];
-    const std::string& path = checkpoint.weight_files()[range.file].path();
-    for (uint64_t begin = range.begin_bytes; begin < range.end_bytes;
-         begin += kPieceBytes) {
-      const uint64_t end = std::min(begin + kPieceBytes, range.end_bytes);
-      const Bytes size(end - begin);
+    const model::OpenedFile& file =
+        checkpoint.weight_files()[weights.file_range.file];
+    for (const FileRange& range : ContentDigest::Pieces(weights.file_range)) {
+      const Bytes size(range.size_bytes());
       if (populate) {
-        if (Result<void> there = mapping.Populate(Bytes(begin), size, path);
+        const backend::FileMapping& mapping = mappings_[range.file];
+        if (Result<void> there =
+                mapping.Populate(Bytes(range.begin_bytes), size, file.path());
             !there) {
           // A file cut short since it was mapped is told as that.
           SIGNET_RETURN_IF_ERROR(checkpoint.CheckUnchanged());
@@ -170,13 +119,20 @@ Result<void> LoadTransaction::ReadRanges(bool populate, Scan scan,
       }
       if (is_scanned(weights)) {
         SIGNET_RETURN_IF_ERROR(
-            finite.Read({range.file, begin, end}, weights.dtype));
+            file.ReadAt(range.begin_bytes, piece.data(), size.value()));
+        const std::span<const std::byte> bytes(piece.data(), size.value());
+        finite.Check(range, weights.dtype, bytes);
+        content.Add(bytes);
       }
       done += size;
       if (progress) progress(done, total);
     }
   }
-  return finite.Finish();
+  SIGNET_RETURN_IF_ERROR(finite.Finish());
+  if (scan == Scan::kEverything && RanksHere().size() == devices_.size()) {
+    content_ = content.Finish();
+  }
+  return {};
 }
 
 Result<void> LoadTransaction::CommitTables(Rank rank) {
@@ -231,6 +187,7 @@ Result<std::shared_ptr<const WeightVersion>> LoadTransaction::Commit() && {
       WeightVersion::Content{.manifest = plan_->manifest_ptr(),
                              .contract = plan_->contract_id(),
                              .generation = NextGeneration(),
+                             .content = content_,
                              .mappings = std::move(mappings_),
                              .ranks = std::move(ranks_)});
 }

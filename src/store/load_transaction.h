@@ -2,11 +2,12 @@
 // Loading as a transaction (contract T1): map, read, build tables, commit; or
 // everything is given back. Nothing is visible before Commit. One thread.
 
-#include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "backend/device.h"
+#include "base/digest.h"
 #include "base/result.h"
 #include "plan/model_plan.h"
 #include "store/finite_scan.h"
@@ -40,12 +41,14 @@ class LoadTransaction {
 
  private:
   std::vector<Rank> RanksHere() const;
-  // Brings the pages of what the ranks here hold in, on a CPU, and scans it.
+  // Brings the pages of what the ranks here hold in, on a CPU, scans it, and
+  // digests it where that is the whole model.
   Result<void> ReadRanges(bool populate, Scan scan, const Progress& progress);
   // T4: as many entries as the rank owns, each within memory of its device.
   Result<void> CommitTables(Rank rank);
   std::shared_ptr<const plan::ModelPlan> plan_;
   std::vector<backend::Device*> devices_;
+  std::optional<Digest> content_;
   IdVector<FileId, backend::FileMapping> mappings_;
   std::vector<WeightVersion::RankWeights> ranks_;
 };

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "backend/device.h"
@@ -42,6 +43,7 @@ class WeightVersion {
     std::shared_ptr<const model::Manifest> manifest;
     Digest contract;
     uint64_t generation;
+    std::optional<Digest> content;
     IdVector<FileId, backend::FileMapping> mappings;
     std::vector<RankWeights> ranks;
   };
@@ -53,6 +55,10 @@ class WeightVersion {
   const Digest& contract() const { return content_.contract; }
   /// Distinct for every commit of the process; never reused (T3).
   uint64_t generation() const { return content_.generation; }
+  /// ContentOf the model; unset where not all of it was read by the CPU here.
+  const std::optional<Digest>& content_digest() const {
+    return content_.content;
+  }
   const model::Manifest& manifest() const { return *content_.manifest; }
   /// First byte of what `rank` holds of a weight, as its plan places it; null
   /// when another stage does.

@@ -69,6 +69,18 @@ TEST(Run, JsonHoldsWhatTheTextSays) {
             RunTiny(arguments).out);
 }
 
+TEST(Run, TellsTheDigestOfTheWeightsItRead) {
+  const std::vector<std::string> arguments = {"-p", "a", "-n", "1"};
+  EXPECT_EQ(RunJson(arguments).at("content"), nullptr);
+  EXPECT_THAT(RunTiny(arguments).err, Not(HasSubstr("weights:")));
+  std::vector<std::string> reads = arguments;
+  reads.push_back("--verify-files");
+  const std::string content = RunJson(reads).at("content");
+  EXPECT_EQ(content.size(), 32u);
+  EXPECT_THAT(RunTiny(reads).err,
+              HasSubstr("weights: all finite, content " + content + "\n"));
+}
+
 TEST(Run, NamesDevicesOnlyWhenChosen) {
   const Outcome outcome = RunTiny({"-p", "a", "-n", "1", "--devices", "cpu"});
   EXPECT_EQ(outcome.exit_code, 0);

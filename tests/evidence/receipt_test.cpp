@@ -15,6 +15,7 @@
 #include "evidence/build_facts.h"
 #include "evidence/check.h"
 #include "evidence/verify_testing.h"
+#include "store/content_digest.h"
 #include "support/running_model.h"
 #include "support/temporary_folder.h"
 
@@ -56,8 +57,9 @@ const ordered_json& Sample() {
   return receipt;
 }
 
-std::vector<CheckedReceipt> Check(const fs::path& folder) {
-  return ValueOrDie(evidence::CheckReceipts(folder, {}));
+std::vector<CheckedReceipt> Check(const fs::path& folder,
+                                  bool verify_files = false) {
+  return ValueOrDie(evidence::CheckReceipts(folder, {}, verify_files));
 }
 
 TEST(Receipt, E2_SaysWhatWasCompared) {
@@ -125,6 +127,39 @@ TEST(Receipt, E2_WritesOverReceiptsOnly) {
   ASSERT_FALSE(nowhere.has_value());
   EXPECT_TRUE(
       std::get<Rejections>(nowhere.error()).Has(RejectionCode::kFileMissing));
+}
+
+// Other values in files of the same form: no header tells.
+TEST(Check, E2_OtherWeightsAreSeenWhereThatIsAskedFor) {
+  const fs::path folder = Folder("content");
+  const fs::path model = Folder("content_model");
+  fs::copy(Tiny("moe_top1"), model, fs::copy_options::recursive);
+  evidence::VerifyRequest request = RequestFor(model, {"single"}, 23);
+  EXPECT_EQ(evidence::ReceiptJson(ValueOrDie(evidence::Verify(request)), "b")
+                .at("model_digest")
+                .at("content"),
+            nullptr);
+  request.verify_files = true;
+  const ordered_json receipt =
+      evidence::ReceiptJson(ValueOrDie(evidence::Verify(request)), "b");
+  const auto manifest = OpenManifest(model);
+  EXPECT_EQ(receipt["model_digest"]["content"],
+            ValueOrDie(store::ContentOf(*manifest)).Hex());
+  ASSERT_TRUE(evidence::WriteReceipt(receipt, folder / "a.json").has_value());
+  EXPECT_EQ(Check(folder, true)[0].state, ReceiptState::kHolds);
+  EXPECT_THAT(Check(folder)[0].command, HasSubstr(" --verify-files "));
+
+  const model::FileRange weight = manifest->weights()[WeightId(0)].source;
+  std::fstream file(manifest->checkpoint().weight_files()[weight.file].path(),
+                    std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(static_cast<std::streamoff>(weight.begin_bytes));
+  file.put('\x11');
+  file.close();
+  EXPECT_EQ(Check(folder)[0].state, ReceiptState::kHolds);
+  const CheckedReceipt checked = Check(folder, true)[0];
+  EXPECT_EQ(checked.state, ReceiptState::kVoid);
+  EXPECT_THAT(checked.causes,
+              ElementsAre(HasSubstr("the model changed: weights are ")));
 }
 
 TEST(Check, E2_AFreshReceiptHolds) {
