@@ -21,7 +21,7 @@ enum class MemoryClass {
   kDriver,        // a GPU's context, modules, graphs and kernel scratch
 };
 
-inline constexpr std::array kAllMemoryClasses = {
+inline constexpr std::array<MemoryClass, 10> kAllMemoryClasses = {
     MemoryClass::kMapped, MemoryClass::kExperts,   MemoryClass::kDense,
     MemoryClass::kKv,     MemoryClass::kRecurrent, MemoryClass::kWorkspace,
     MemoryClass::kIo,     MemoryClass::kTables,    MemoryClass::kCommunicator,

@@ -299,20 +299,22 @@ std::optional<Fused> MoeBlock(Rest rest) {
   return Fused{block, products->count + experts->count + tail->count};
 }
 
+using Pattern = std::optional<Fused> (*)(Rest);
+
 // Where two begin alike, the longer first.
-constexpr std::array kPatterns = {MoeBlock,
-                                  NormProducts,
-                                  NormRound,
-                                  RoundedProducts,
-                                  ProductAdd,
-                                  DeltaMixRound,
-                                  DeltaMix,
-                                  Attend,
-                                  GatedNormRound,
-                                  RouteGateUp,
-                                  UnscatterActivation,
-                                  MoeTail,
-                                  CombineTail};
+constexpr std::array<Pattern, 13> kPatterns = {MoeBlock,
+                                               NormProducts,
+                                               NormRound,
+                                               RoundedProducts,
+                                               ProductAdd,
+                                               DeltaMixRound,
+                                               DeltaMix,
+                                               Attend,
+                                               GatedNormRound,
+                                               RouteGateUp,
+                                               UnscatterActivation,
+                                               MoeTail,
+                                               CombineTail};
 
 }  // namespace
 
@@ -322,7 +324,7 @@ std::vector<FusedLaunch> Fuse(std::span<const Launch> launches,
   size_t i = 0;
   while (i < launches.size()) {
     FusedLaunch next = {launches[i], 1};
-    for (const auto pattern : kPatterns) {
+    for (const Pattern pattern : kPatterns) {
       std::optional<FusedLaunch> found = pattern(launches.subspan(i));
       if (!found || !is_independent(i, found->count)) continue;
       next = *std::move(found);

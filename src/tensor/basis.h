@@ -15,8 +15,8 @@ enum class Basis {
   kHadamard256,  // over blocks of 256
 };
 
-inline constexpr std::array kAllBases = {Basis::kNatural, Basis::kHadamard128,
-                                         Basis::kHadamard256};
+inline constexpr std::array<Basis, 3> kAllBases = {
+    Basis::kNatural, Basis::kHadamard128, Basis::kHadamard256};
 
 constexpr std::string_view Name(Basis basis) {
   switch (basis) {

@@ -9,7 +9,8 @@ namespace signet::topology {
 
 enum class Axis { kPp, kTp, kEp };
 
-inline constexpr std::array kAllAxes = {Axis::kPp, Axis::kTp, Axis::kEp};
+inline constexpr std::array<Axis, 3> kAllAxes = {Axis::kPp, Axis::kTp,
+                                                 Axis::kEp};
 
 constexpr std::string_view Name(Axis axis) {
   switch (axis) {

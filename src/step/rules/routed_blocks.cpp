@@ -51,13 +51,13 @@ std::string_view Name(Word word) {
   return "";
 }
 
-constexpr std::array kIndexed = {Word::kRoute, Word::kIndexedGateUp,
-                                 Word::kActivation, Word::kIndexedDown,
-                                 Word::kCombine};
-constexpr std::array kGrouped = {Word::kRoute,         Word::kScatter,
-                                 Word::kGroupedGateUp, Word::kUnscatter,
-                                 Word::kActivation,    Word::kGroupedDown,
-                                 Word::kCombine};
+constexpr std::array<Word, 5> kIndexed = {Word::kRoute, Word::kIndexedGateUp,
+                                          Word::kActivation, Word::kIndexedDown,
+                                          Word::kCombine};
+constexpr std::array<Word, 7> kGrouped = {
+    Word::kRoute,     Word::kScatter,    Word::kGroupedGateUp,
+    Word::kUnscatter, Word::kActivation, Word::kGroupedDown,
+    Word::kCombine};
 
 Word WordOf(const Step& step) {
   if (std::holds_alternative<MoeRoute>(step)) return Word::kRoute;
