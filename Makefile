@@ -2,7 +2,8 @@
 # where it can do its job; on a prepared machine nothing is installed.
 BUILD := build/release
 
-.PHONY: demo test check bench soak fuzz mutants device-bundle clean format
+.PHONY: demo test check bench soak fuzz sanitize mutants device-bundle clean \
+  format
 
 demo:
 	@tools/install_packages.sh build
@@ -50,6 +51,11 @@ mutants:
 fuzz:
 	@tools/install_packages.sh build fuzz
 	@tools/fuzz
+
+# Every test, under two sets of sanitizers; about an hour on 2 cores.
+sanitize:
+	@tools/install_packages.sh build fuzz
+	@tools/sanitize
 
 # What is carried to a machine with a GPU and no packages: build/device.
 device-bundle:

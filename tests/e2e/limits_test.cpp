@@ -13,12 +13,16 @@
 #include <vector>
 
 #include "e2e/tiny_checkpoint.h"
+#include "support/sanitizer.h"
 
 namespace signet::testing {
 namespace {
 
 using nlohmann::json;
 using ::testing::HasSubstr;
+
+constexpr const char* kNeedsAddresses =
+    "under a limit of its memory a program with a sanitizer does not start";
 
 // About a gigabyte of keys and values, beside which the program itself is
 // small.
@@ -46,6 +50,7 @@ uint64_t PlannedBytes() {
 class MemoryLimit : public ::testing::TestWithParam<int> {};
 
 TEST_P(MemoryLimit, HalfOfThePlanIsRefusedWithTheShortfall) {
+  if (kHasSanitizer) GTEST_SKIP() << kNeedsAddresses;
   const uint64_t planned = PlannedBytes();
   ASSERT_GT(planned, uint64_t{1} << 30);
   Invocation invocation;
@@ -63,6 +68,7 @@ TEST_P(MemoryLimit, HalfOfThePlanIsRefusedWithTheShortfall) {
 }
 
 TEST_P(MemoryLimit, RoomForThePlanIsAdmitted) {
+  if (kHasSanitizer) GTEST_SKIP() << kNeedsAddresses;
   Invocation invocation;
   invocation.limits = {{GetParam(), 3 * PlannedBytes()}};
   invocation.arguments = Wide("plan", {});
@@ -82,6 +88,7 @@ json Devices(Invocation invocation) {
 }
 
 TEST(DevicesCommand, TellsOfTheCpuWithinTheLimitsOfTheProcess) {
+  if (kHasSanitizer) GTEST_SKIP() << kNeedsAddresses;
   const json all = Devices({}).at("cpu");
   EXPECT_EQ(all.at("name"), "cpu:0");
   EXPECT_GE(all.at("cores"), all.at("usable_cores"));
