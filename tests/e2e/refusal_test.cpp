@@ -158,6 +158,9 @@ TEST(Refusal, ChatTemplateOfTheConfig) {
   const fs::path folder = CopyOfTinyCheckpoint("chat_config");
   WriteText(folder / "tokenizer_config.json", R"({"chat_template": [7]})");
   ExpectRefused(RunOf(folder, {"-p", "a"}), "tokenizer_unsupported");
+  // The same code as of the tokens that this tokenizer lacks.
+  EXPECT_THAT(Signet(RunOf(folder, {"-p", "a"})).err,
+              HasSubstr("tokenizer_config.json: chat_template"));
 }
 
 TEST(Refusal, ChatTemplateThatIsNoFile) {

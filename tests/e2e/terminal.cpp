@@ -44,6 +44,8 @@ bool Terminal::ReadMore() {
   pollfd wait = {terminal_, POLLIN, 0};
   if (poll(&wait, 1, 60000) <= 0) {
     ADD_FAILURE() << "nothing came for a minute";
+    // A program that waits for keys would be waited for without an end.
+    if (child_ > 0) kill(child_, SIGKILL);
     return false;
   }
   std::array<char, 4096> block;

@@ -23,7 +23,8 @@ class Terminal {
 
   void Type(std::string_view keys);
   /// What came since the last call, up to the end of `text`. Fails the test if
-  /// that does not come within a minute.
+  /// that does not come within a minute; a program that says nothing for one is
+  /// killed.
   std::string Until(std::string_view text);
   /// The rest of the output, and the exit code: 128 + signal if one ended it.
   std::string Rest();
