@@ -3,14 +3,14 @@
 #include <fmt/format.h>
 
 #include <iterator>
-#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
 
+#include "base/json_text.h"
 #include "engine/devices.h"
 
 namespace signet {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 void AppendMemory(const plan::RankMemory& memory, std::string& text) {
   for (const auto& [memory_class, bytes] : memory.steady) {
@@ -42,14 +42,6 @@ std::string KindOf(const model::ModelConfig& config) {
   return text;
 }
 
-Json ClassJson(const plan::ClassBytes& classes) {
-  Json object = Json::object();
-  for (const auto& [memory_class, bytes] : classes) {
-    object[std::string(Name(memory_class))] = bytes.value();
-  }
-  return object;
-}
-
 // Which part of the model a rank of several has.
 void AppendDims(const plan::RankDims& dims, const model::ModelConfig& config,
                 std::string& text) {
@@ -76,6 +68,48 @@ const plan::ExpertView* AnyView(const plan::ModelPlan& plan) {
     if (view != nullptr) return view;
   }
   return nullptr;
+}
+
+void AppendClasses(std::string_view key, const plan::ClassBytes& classes,
+                   JsonText& json) {
+  json.Object(key, [&] {
+    for (const auto& [memory_class, bytes] : classes) {
+      json.Field(Name(memory_class), bytes.value());
+    }
+  });
+}
+
+void AppendRank(const Plan::Impl& impl, Rank rank, JsonText& json) {
+  const plan::ModelPlan& plan = *impl.plan;
+  const topology::DeviceIdentity& device = plan.mesh().device(rank);
+  const plan::RankMemory& memory =
+      impl.memory.ranks[static_cast<size_t>(rank.value())];
+  json.Field("rank", rank.value());
+  json.Field("device", DeviceName(device));
+  json.Field("architecture", device.architecture);
+  AppendClasses("load", memory.load, json);
+  AppendClasses("steady", memory.steady, json);
+  json.Field("peak_bytes", memory.Peak().value());
+  json.Field("expert_bytes", plan.experts().ExpertBytes(rank).value());
+  json.Field("first_layer", plan.dims(rank).first_layer);
+  json.Field("end_layer", plan.dims(rank).end_layer);
+}
+
+void AppendShape(const step::SealedProgram& program, JsonText& json) {
+  json.Field("kind", Name(program.shape().kind));
+  json.Field("rows", program.shape().rows);
+  json.Field("logits", Name(program.shape().logits));
+  json.Field("steps", program.steps().size());
+  json.Field("program", program.id().Hex());
+}
+
+void AppendCollective(const plan::CollectiveRow& row, JsonText& json) {
+  std::optional<int32_t> layer;
+  if (row.layer) layer = row.layer->value();
+  json.Field("kind", Name(row.kind));
+  json.Field("axis", Name(row.axis));
+  json.Field("layer", layer);
+  json.Field("what", Name(row.use));
 }
 
 }  // namespace
@@ -148,53 +182,37 @@ std::string PlanText(const Plan::Impl& impl) {
 std::string PlanJson(const Plan::Impl& impl) {
   const plan::ModelPlan& plan = *impl.plan;
   const model::Manifest& manifest = plan.manifest();
-  Json ranks = Json::array();
-  for (int r = 0; r < plan.mesh().num_ranks(); ++r) {
-    const plan::RankMemory& memory = impl.memory.ranks[static_cast<size_t>(r)];
-    ranks.push_back(
-        {{"rank", r},
-         {"device", DeviceName(plan.mesh().device(Rank(r)))},
-         {"architecture", plan.mesh().device(Rank(r)).architecture},
-         {"load", ClassJson(memory.load)},
-         {"steady", ClassJson(memory.steady)},
-         {"peak_bytes", memory.Peak().value()},
-         {"expert_bytes", plan.experts().ExpertBytes(Rank(r)).value()},
-         {"first_layer", plan.dims(Rank(r)).first_layer},
-         {"end_layer", plan.dims(Rank(r)).end_layer}});
-  }
-  Json shapes = Json::array();
-  for (const step::SealedProgram& program : impl.programs.front()) {
-    shapes.push_back({{"kind", Name(program.shape().kind)},
-                      {"rows", program.shape().rows},
-                      {"logits", Name(program.shape().logits)},
-                      {"steps", program.steps().size()},
-                      {"program", program.id().Hex()}});
-  }
-  Json collectives = Json::array();
-  for (const plan::CollectiveRow& row : plan.schedule().rows()) {
-    collectives.push_back(
-        {{"kind", Name(row.kind)},
-         {"axis", Name(row.axis)},
-         {"layer", row.layer ? Json(row.layer->value()) : Json(nullptr)},
-         {"what", Name(row.use)}});
-  }
-  const plan::ExpertView* view = AnyView(plan);
-  const int64_t lanes = view == nullptr ? 0 : (*view)->lanes;
-  const Json object = {{"model", manifest.checkpoint().folder()},
-                       {"model_type", plan.config().model_type},
-                       {"tensors", manifest.num_language_tensors()},
-                       {"weight_bytes", manifest.language_bytes().value()},
-                       {"mesh", plan.mesh().spec().ToString()},
-                       {"emulated", plan.mesh().emulated()},
-                       {"context", plan.options().context},
-                       {"batch", plan.options().batch},
-                       {"kv", Name(plan.options().kv_dtype)},
-                       {"ranks", std::move(ranks)},
-                       {"shapes", std::move(shapes)},
-                       {"collectives", std::move(collectives)},
-                       {"fold_lanes", lanes},
-                       {"contract", plan.contract_id().Hex()}};
-  return object.dump(-1, ' ', false, Json::error_handler_t::replace);
+  JsonText json;
+  json.Object([&] {
+    json.Field("model", manifest.checkpoint().folder());
+    json.Field("model_type", plan.config().model_type);
+    json.Field("tensors", manifest.num_language_tensors());
+    json.Field("weight_bytes", manifest.language_bytes().value());
+    json.Field("mesh", plan.mesh().spec().ToString());
+    json.Field("emulated", plan.mesh().emulated());
+    json.Field("context", plan.options().context);
+    json.Field("batch", plan.options().batch);
+    json.Field("kv", Name(plan.options().kv_dtype));
+    json.Array("ranks", [&] {
+      for (int r = 0; r < plan.mesh().num_ranks(); ++r) {
+        json.Object([&] { AppendRank(impl, Rank(r), json); });
+      }
+    });
+    json.Array("shapes", [&] {
+      for (const step::SealedProgram& program : impl.programs.front()) {
+        json.Object([&] { AppendShape(program, json); });
+      }
+    });
+    json.Array("collectives", [&] {
+      for (const plan::CollectiveRow& row : plan.schedule().rows()) {
+        json.Object([&] { AppendCollective(row, json); });
+      }
+    });
+    const plan::ExpertView* view = AnyView(plan);
+    json.Field("fold_lanes", view == nullptr ? 0 : (*view)->lanes);
+    json.Field("contract", plan.contract_id().Hex());
+  });
+  return std::move(json).Take();
 }
 
 }  // namespace signet
