@@ -117,7 +117,7 @@ Result<std::string> Source::InspectJson() const {
 Result<std::string> Synthesize(const SynthRequest& request) {
   return AtBoundary("synth", [&]() -> Result<std::string> {
     SIGNET_ASSIGN_OR_RETURN(
-        const model::SynthReport report,
+        model::SynthReport report,
         model::Synthesize({.config = request.config,
                            .folder = request.folder,
                            .layers = request.layers,
@@ -126,7 +126,7 @@ Result<std::string> Synthesize(const SynthRequest& request) {
                            .threads = WorkingThreads(request.threads),
                            .stop = request.stop,
                            .sparse = request.sparse}));
-    return report.Text();
+    return std::move(report.text);
   });
 }
 

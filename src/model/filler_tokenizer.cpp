@@ -2,8 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <iterator>
-#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/json_text.h"
 
 namespace signet::model {
 namespace {
@@ -31,53 +32,61 @@ std::string ByteCharacter(int byte) {
           static_cast<char>(0x80 | (code & 0x3f))};
 }
 
+void AppendByteLevel(JsonText& json) {
+  json.Field("type", "ByteLevel");
+  json.Field("add_prefix_space", false);
+  json.Field("trim_offsets", false);
+  json.Field("use_regex", false);
+}
+
+void AppendPreTokenizer(JsonText& json) {
+  json.Field("type", "Sequence");
+  json.Array("pretokenizers", [&] {
+    json.Object([&] {
+      json.Field("type", "Split");
+      json.Object("pattern", [&] { json.Field("Regex", kPattern); });
+      json.Field("behavior", "Isolated");
+      json.Field("invert", false);
+    });
+    json.Object([&] { AppendByteLevel(json); });
+  });
+}
+
+void AppendModel(int64_t vocab, JsonText& json) {
+  json.Field("type", "BPE");
+  json.Field("dropout", nullptr);
+  json.Field("unk_token", nullptr);
+  json.Field("continuing_subword_prefix", "");
+  json.Field("end_of_word_suffix", "");
+  json.Field("fuse_unk", false);
+  json.Field("byte_fallback", false);
+  json.Field("ignore_merges", false);
+  json.Array("merges", [] {});
+  json.Object("vocab", [&] {
+    for (int64_t id = 0; id < vocab; ++id) {
+      json.Field(id < kNumByteTokens ? ByteCharacter(static_cast<int>(id))
+                                     : fmt::format("<filler{}>", id),
+                 id);
+    }
+  });
+}
+
 }  // namespace
 
 std::string FillerTokenizerJson(int64_t vocab) {
-  using nlohmann::ordered_json;
-  const ordered_json byte_level = {{"type", "ByteLevel"},
-                                   {"add_prefix_space", false},
-                                   {"trim_offsets", false},
-                                   {"use_regex", false}};
-  const ordered_json split = {{"type", "Split"},
-                              {"pattern", {{"Regex", kPattern}}},
-                              {"behavior", "Isolated"},
-                              {"invert", false}};
-  ordered_json head = {
-      {"version", "1.0"},
-      {"truncation", nullptr},
-      {"padding", nullptr},
-      {"added_tokens", ordered_json::array()},
-      {"normalizer", {{"type", "NFC"}}},
-      {"pre_tokenizer",
-       {{"type", "Sequence"},
-        {"pretokenizers", ordered_json::array({split, byte_level})}}},
-      {"post_processor", byte_level},
-      {"decoder", byte_level},
-      {"model",
-       {{"type", "BPE"},
-        {"dropout", nullptr},
-        {"unk_token", nullptr},
-        {"continuing_subword_prefix", ""},
-        {"end_of_word_suffix", ""},
-        {"fuse_unk", false},
-        {"byte_fallback", false},
-        {"ignore_merges", false},
-        {"merges", ordered_json::array()}}},
-  };
-  // The vocabulary is appended as text, in the order of its ids: a quarter of
-  // a million keys are too many for an ordered object.
-  std::string text = head.dump();
-  text.resize(text.size() - 2);  // the braces of the model and of the file
-  text += ",\"vocab\":{";
-  for (int64_t id = 0; id < vocab; ++id) {
-    const std::string token = id < kNumByteTokens
-                                  ? ByteCharacter(static_cast<int>(id))
-                                  : fmt::format("<filler{}>", id);
-    fmt::format_to(std::back_inserter(text), "{}{}:{}", id > 0 ? "," : "",
-                   ordered_json(token).dump(), id);
-  }
-  return text + "}}}\n";
+  JsonText json;
+  json.Object([&] {
+    json.Field("version", "1.0");
+    json.Field("truncation", nullptr);
+    json.Field("padding", nullptr);
+    json.Array("added_tokens", [] {});
+    json.Object("normalizer", [&] { json.Field("type", "NFC"); });
+    json.Object("pre_tokenizer", [&] { AppendPreTokenizer(json); });
+    json.Object("post_processor", [&] { AppendByteLevel(json); });
+    json.Object("decoder", [&] { AppendByteLevel(json); });
+    json.Object("model", [&] { AppendModel(vocab, json); });
+  });
+  return std::move(json).Take() + "\n";
 }
 
 }  // namespace signet::model

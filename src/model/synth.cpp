@@ -1,10 +1,12 @@
 #include "model/synth.h"
 
+#include <dirent.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
+#include <cerrno>
 #include <fstream>
 #include <system_error>
 #include <utility>
@@ -34,8 +36,8 @@ tl::unexpected<Error> IoFailure(const fs::path& path, std::string_view what,
               fmt::format("{}: {}", what, error.message()));
 }
 
-/// A folder that is written beside its final place; removed unless it got
-/// there.
+/// A folder of files that is written beside its final place; removed unless it
+/// got there, which takes no memory.
 class PendingFolder {
  public:
   static Result<PendingFolder> Make(const fs::path& final_place) {
@@ -62,31 +64,44 @@ class PendingFolder {
       fs::path path = folder.final_;
       path += fmt::format(".partial{}", i);
       if (fs::create_directory(path, error)) {
+        folder.entries_ = ::opendir(path.c_str());
         folder.path_ = std::move(path);
-        return folder;
+        if (folder.entries_ != nullptr) return folder;
+        error = std::error_code(errno, std::generic_category());
+        ::rmdir(folder.path_.c_str());
       }
       if (error) break;
     }
     return IoFailure(parent, "no folder can be made there", error);
   }
   PendingFolder(PendingFolder&& other) noexcept
-      : path_(std::exchange(other.path_, {})), final_(other.final_) {}
+      : path_(std::exchange(other.path_, {})),
+        final_(std::move(other.final_)),
+        entries_(std::exchange(other.entries_, nullptr)) {}
   PendingFolder& operator=(PendingFolder&&) = delete;
   ~PendingFolder() {
-    if (path_.empty()) return;
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
+    if (entries_ == nullptr) return;
+    if (!path_.empty()) {
+      ::rewinddir(entries_);
+      while (const dirent* entry = ::readdir(entries_)) {
+        ::unlinkat(::dirfd(entries_), entry->d_name, 0);
+      }
+      ::rmdir(path_.c_str());
+    }
+    ::closedir(entries_);
   }
 
   const fs::path& path() const { return path_; }
+  const fs::path& final_place() const { return final_; }
 
-  /// Moves the folder to its place, which may hold an empty one.
-  Result<fs::path> Publish() {
+  /// Moves the folder to its place, which may hold an empty one. The last that
+  /// can fail.
+  Result<void> Publish() {
     std::error_code error;
     fs::rename(path_, final_, error);
     if (error) return IoFailure(final_, "the folder cannot be placed", error);
     path_.clear();
-    return final_;
+    return {};
   }
 
   /// Refuses when the disk lacks the room.
@@ -108,6 +123,7 @@ class PendingFolder {
   PendingFolder() = default;
   fs::path path_;
   fs::path final_;
+  DIR* entries_ = nullptr;
 };
 
 Result<void> WriteText(const fs::path& path, std::string_view text) {
@@ -138,17 +154,11 @@ Result<std::string> WriteTokenizer(const fs::path& folder,
                                      FillerTokenizerJson(config->model.vocab)));
     kind = "byte-level filler";
   }
-  config->json["signet_tokenizer"] = kind;
+  JsonTree::Replace(config->json["signet_tokenizer"], kind);
   return kind;
 }
 
 }  // namespace
-
-std::string SynthReport::Text() const {
-  return fmt::format("{}: {} tensors, {} in {} files, tokenizer: {}",
-                     folder.string(), num_tensors, HumanBytes(size), num_shards,
-                     tokenizer);
-}
 
 Result<SynthReport> Synthesize(const SynthOptions& options) {
   SIGNET_ASSIGN_OR_RETURN(SynthConfig config, PrepareSynthConfig(options));
@@ -176,7 +186,12 @@ Result<SynthReport> Synthesize(const SynthOptions& options) {
       WriteShards(folder.path(), shards,
                   options.sparse ? SynthData::kHoles : SynthData::kDrawn,
                   options.seed, options.threads, options.stop));
-  SIGNET_ASSIGN_OR_RETURN(report.folder, folder.Publish());
+  report.folder = folder.final_place();
+  report.text =
+      fmt::format("{}: {} tensors, {} in {} files, tokenizer: {}",
+                  report.folder.string(), report.num_tensors,
+                  HumanBytes(report.size), report.num_shards, report.tokenizer);
+  SIGNET_RETURN_IF_ERROR(folder.Publish());
   return report;
 }
 

@@ -49,8 +49,7 @@ struct SynthReport {
   int num_shards = 0;
   Bytes size;             // of all tensors
   std::string tokenizer;  // "the config's own", "byte-level filler", ...
-  /// One sentence.
-  std::string Text() const;
+  std::string text;       // one sentence
 };
 
 /// Writes under a temporary name beside `folder` and renames at the end; on a

@@ -41,10 +41,11 @@ Result<ConfigSource> FindConfig(const std::string& name) {
                 "name");
 }
 
-/// Edits the JSON; `text()` is the object with the language model's fields.
+/// Edits a proven config; `text()` is the object with the language model's
+/// fields. What ParseConfig does not read may be any JSON.
 class Editor {
  public:
-  explicit Editor(json* root) : root_(*root) {}
+  explicit Editor(JsonTree* root) : root_(*root) {}
 
   bool is_nested() const {
     return root_.contains("text_config") && root_["text_config"].is_object();
@@ -53,76 +54,87 @@ class Editor {
 
   void SetLayers(int64_t count) {
     json& fields = text();
-    fields["num_hidden_layers"] = count;
+    JsonTree::Replace(fields["num_hidden_layers"], count);
     // Left to ParseConfig to refuse; no list of that length is made.
     if (count < 1 || count >= kLayersBound) return;
-    if (const auto types = fields.find("layer_types");
-        types != fields.end() && types->is_array() && !types->empty()) {
-      json repeated = json::array();
-      for (int64_t i = 0; i < count; ++i) {
-        repeated.push_back((*types)[static_cast<size_t>(i) % types->size()]);
+    if (json::array_t* types = ListIn(fields, "layer_types");
+        types != nullptr && !types->empty()) {
+      const size_t wanted = static_cast<size_t>(count);
+      const size_t period = types->size();
+      if (wanted < period) types->resize(wanted);
+      for (size_t i = period; i < wanted; ++i) {
+        types->push_back((*types)[i % period]);
       }
-      *types = std::move(repeated);
     }
-    if (const auto dense = fields.find("mlp_only_layers");
-        dense != fields.end() && dense->is_array()) {
-      json kept = json::array();
-      for (const json& layer : *dense) {
-        if (layer.is_number_integer() && layer.get<int64_t>() < count) {
-          kept.push_back(layer);
-        }
+    if (json::array_t* dense = ListIn(fields, "mlp_only_layers")) {
+      const auto is_layer = [&](const json& layer) {
+        return layer.is_number_integer() && layer.get<int64_t>() < count;
+      };
+      for (json& layer : *dense) {
+        if (!is_layer(layer)) JsonTree::Replace(layer, nullptr);
       }
-      *dense = std::move(kept);
+      std::erase(*dense, json(nullptr));
     }
   }
 
   /// Special ids beyond the new vocabulary name nothing and are dropped.
   void SetVocab(int64_t count) {
-    text()["vocab_size"] = count;
-    for (json* object : {&text(), &root_}) {
+    JsonTree::Replace(text()["vocab_size"], count);
+    for (json* object : {&text(), static_cast<json*>(&root_)}) {
       for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id"}) {
-        const auto id = object->find(key);
-        if (id != object->end()) *id = Below(*id, count);
+        const auto ids = object->find(key);
+        if (ids != object->end()) DropFrom(count, *ids);
       }
     }
   }
 
   void SetNaming(SynthNaming naming) {
     if (naming == SynthNaming::kTextOnly && is_nested()) {
-      json flat = root_["text_config"];
-      flat["model_type"] = ClassName("_text");
-      if (root_.contains("tie_word_embeddings")) {
-        flat["tie_word_embeddings"] = root_["tie_word_embeddings"];
-      }
+      JsonTree flat(std::move(root_["text_config"]));
+      JsonTree::Replace(flat["model_type"], ClassName("_text"));
+      CopyTie(root_, flat);
       root_ = std::move(flat);
     } else if (naming == SynthNaming::kNested && !is_nested()) {
-      json fields = root_;
-      fields["model_type"] = ClassName("_text");
-      fields.erase("architectures");
-      json nested = {{"model_type", ClassName("")}};
-      if (fields.contains("tie_word_embeddings")) {
-        nested["tie_word_embeddings"] = fields["tie_word_embeddings"];
-      }
-      nested["text_config"] = std::move(fields);
+      JsonTree nested(json::object());
+      JsonTree::Replace(nested["model_type"], ClassName(""));
+      CopyTie(root_, nested);
+      JsonTree::Replace(root_["model_type"], ClassName("_text"));
+      JsonTree::Replace(root_["architectures"], nullptr);
+      root_.erase("architectures");
+      nested["text_config"] = static_cast<json&&>(root_);
       root_ = std::move(nested);
     }
     const bool is_moe = ClassName("") == "qwen3_5_moe";
-    root_["architectures"] = {
-        std::string(is_moe ? "Qwen3_5Moe" : "Qwen3_5") +
-        (is_nested() ? "ForConditionalGeneration" : "ForCausalLM")};
+    json& names = root_["architectures"];
+    JsonTree::Replace(names, nullptr);
+    names = json::array();
+    names.push_back(std::string(is_moe ? "Qwen3_5Moe" : "Qwen3_5") +
+                    (is_nested() ? "ForConditionalGeneration" : "ForCausalLM"));
   }
 
  private:
-  static json Below(const json& ids, int64_t bound) {
-    const auto fits = [&](const json& id) {
-      return !id.is_number_integer() || id.get<int64_t>() < bound;
+  static json::array_t* ListIn(json& fields, const char* key) {
+    const auto place = fields.find(key);
+    if (place == fields.end()) return nullptr;
+    return place->get_ptr<json::array_t*>();
+  }
+
+  // Ids from `bound` on go; where none is left, null stays.
+  static void DropFrom(int64_t bound, json& ids) {
+    const auto is_beyond = [&](const json& id) {
+      return id.is_number_integer() && id.get<int64_t>() >= bound;
     };
-    if (!ids.is_array()) return fits(ids) ? ids : json(nullptr);
-    json kept = json::array();
-    for (const json& id : ids) {
-      if (fits(id)) kept.push_back(id);
-    }
-    return kept.empty() ? json(nullptr) : kept;
+    json::array_t* list = ids.get_ptr<json::array_t*>();
+    if (list != nullptr) std::erase_if(*list, is_beyond);
+    if (list != nullptr ? list->empty() : is_beyond(ids)) ids = nullptr;
+  }
+
+  // Both are truth values or null.
+  static void CopyTie(const json& from, json& to) {
+    constexpr const char* kKey = "tie_word_embeddings";
+    const auto tie = from.find(kKey);
+    if (tie == from.end()) return;
+    to[kKey] = *tie;
   }
 
   /// The model type without `_text`, and with `suffix`.
@@ -132,7 +144,7 @@ class Editor {
     return name.append(suffix);
   }
 
-  json& root_;
+  JsonTree& root_;
 };
 
 }  // namespace
@@ -144,13 +156,13 @@ Result<SynthConfig> PrepareSynthConfig(const SynthOptions& options) {
   SIGNET_ASSIGN_OR_RETURN(const ModelConfig original,
                           ParseConfig(source.text, source.where));
   SynthConfig config;
-  config.json = static_cast<json&&>(*ParseStrictJson(source.text));
+  config.json = *ParseStrictJson(source.text);
   Editor editor(&config.json);
   editor.SetNaming(options.naming);
   if (options.layers) editor.SetLayers(*options.layers);
   if (options.vocab) editor.SetVocab(*options.vocab);
-  editor.text()["dtype"] = "bfloat16";
-  config.json["signet_synth_seed"] = options.seed;
+  JsonTree::Replace(editor.text()["dtype"], "bfloat16");
+  JsonTree::Replace(config.json["signet_synth_seed"], options.seed);
   SIGNET_ASSIGN_OR_RETURN(config.model,
                           ParseConfig(config.json.dump(), source.where));
   config.prefix = editor.is_nested() ? "model.language_model." : "model.";

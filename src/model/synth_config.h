@@ -3,10 +3,10 @@
 // any thread.
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
+#include "base/json_tree.h"
 #include "base/result.h"
 #include "model/config.h"
 #include "model/synth.h"
@@ -14,9 +14,9 @@
 namespace signet::model {
 
 struct SynthConfig {
-  nlohmann::json json;  // what config.json will hold
-  ModelConfig model;    // the same, parsed
-  std::string prefix;   // of the language model's tensors
+  JsonTree json;       // what config.json will hold
+  ModelConfig model;   // the same, parsed
+  std::string prefix;  // of the language model's tensors
   double initializer_range = 0.02;
   /// The folder the config came from, if its tokenizer still fits.
   std::optional<std::filesystem::path> tokenizer_folder;

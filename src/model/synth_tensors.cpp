@@ -3,15 +3,14 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/json_text.h"
+#include "base/json_tree.h"
 #include "model/families/qwen3_5.h"
 
 namespace signet::model {
 namespace {
-
-using nlohmann::ordered_json;
 
 ValueRecipe Normal(double mean, double deviation) {
   return {Spread::kGaussian, mean, deviation};
@@ -139,19 +138,26 @@ class Lister {
 };
 
 std::string HeadOf(const std::vector<SynthTensor>& tensors) {
-  // Assembled by hand: an ordered JSON object would search all keys for each.
-  std::string text = R"({"__metadata__":{"format":"pt"})";
-  uint64_t end_bytes = 0;
-  for (const SynthTensor& tensor : tensors) {
-    const uint64_t begin_bytes = end_bytes;
-    end_bytes += tensor.size_bytes();
-    const ordered_json info = {{"dtype", "BF16"},
-                               {"shape", tensor.shape},
-                               {"data_offsets", {begin_bytes, end_bytes}}};
-    text +=
-        fmt::format(",{}:{}", ordered_json(tensor.name).dump(), info.dump());
-  }
-  text += '}';
+  JsonText json;
+  json.Object([&] {
+    json.Object("__metadata__", [&] { json.Field("format", "pt"); });
+    uint64_t end_bytes = 0;
+    for (const SynthTensor& tensor : tensors) {
+      const uint64_t begin_bytes = end_bytes;
+      end_bytes += tensor.size_bytes();
+      json.Object(tensor.name, [&] {
+        json.Field("dtype", "BF16");
+        json.Array("shape", [&] {
+          for (const int64_t dim : tensor.shape) json.Value(dim);
+        });
+        json.Array("data_offsets", [&] {
+          json.Value(begin_bytes);
+          json.Value(end_bytes);
+        });
+      });
+    }
+  });
+  std::string text = std::move(json).Take();
   // A head of a multiple of 8 bytes keeps what follows aligned.
   text.resize((text.size() + 7) / 8 * 8, ' ');
   std::string head;
@@ -196,7 +202,10 @@ std::vector<SynthShard> MakeShards(std::vector<SynthTensor> tensors,
 }
 
 std::string IndexText(const std::vector<SynthShard>& shards) {
-  nlohmann::json weight_map = nlohmann::json::object();
+  // A tree, for names in order and lines to read.
+  JsonTree index(nlohmann::json::object());
+  nlohmann::json& metadata = index["metadata"] = nlohmann::json::object();
+  nlohmann::json& weight_map = index["weight_map"] = nlohmann::json::object();
   uint64_t total_bytes = 0;
   for (const SynthShard& shard : shards) {
     total_bytes += shard.data_bytes;
@@ -204,8 +213,7 @@ std::string IndexText(const std::vector<SynthShard>& shards) {
       weight_map[tensor.name] = shard.file_name;
     }
   }
-  const ordered_json index = {{"metadata", {{"total_size", total_bytes}}},
-                              {"weight_map", weight_map}};
+  metadata["total_size"] = total_bytes;
   return index.dump(2) + "\n";
 }
 

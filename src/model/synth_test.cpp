@@ -80,7 +80,7 @@ TEST_F(Synth, WritesACheckpointThatProves) {
   EXPECT_EQ(report->num_shards, 1);
   EXPECT_EQ(report->tokenizer, "byte-level filler");
   EXPECT_EQ(fs::canonical(report->folder), fs::canonical(options.folder));
-  EXPECT_THAT(report->Text(), HasSubstr("36 tensors"));
+  EXPECT_THAT(report->text, HasSubstr("36 tensors"));
   const auto manifest = Open(options.folder);
   ASSERT_TRUE(manifest.has_value()) << Text(manifest);
   EXPECT_EQ((*manifest)->language_bytes(), report->size);
