@@ -120,19 +120,21 @@ class ConfigParser {
       return;
     }
     for (size_t i = 0; i < types.size(); ++i) {
-      if (types[i] == "linear_attention") {
+      const auto* type = types[i].get_ptr<const json::string_t*>();
+      if (type == nullptr) {
+        text_.Invalid("layer_types", "a layer type is not a string",
+                      "linear_attention or full_attention");
+        return;
+      }
+      if (*type == "linear_attention") {
         config_.layers[i].mixer = MixerKind::kLinearAttention;
-      } else if (types[i] == "full_attention") {
+      } else if (*type == "full_attention") {
         config_.layers[i].mixer = MixerKind::kFullAttention;
-      } else if (types[i].is_string()) {
+      } else {
         text_.Unsupported("layer_types",
                           fmt::format("layer {} has type {}, which is not one "
                                       "that is modelled",
                                       i, Shown(types[i])));
-        return;
-      } else {
-        text_.Invalid("layer_types", "a layer type is not a string",
-                      "linear_attention or full_attention");
         return;
       }
     }
@@ -333,7 +335,9 @@ Result<Family> FamilyOf(const json& top, const std::string& path) {
                   "the config does not name its model type");
   }
   for (const ModelTypeName& known : kModelTypes) {
-    if (*place == known.name) return known.family;
+    if (place->get_ref<const json::string_t&>() == known.name) {
+      return known.family;
+    }
   }
   return Reject(RejectionCode::kFamilyUnsupported, path + ": model_type",
                 "the model type is not supported", Shown(*place),

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "base/bytes.h"
 #include "model/strict_json.h"
@@ -98,9 +99,10 @@ std::string FieldReader::StringOr(std::string_view key, std::string absent) {
 std::vector<int32_t> FieldReader::Ids(std::string_view key, int64_t bound) {
   const json* value = Get(key);
   if (value == nullptr) return {};
-  const json list = value->is_array() ? *value : json::array({*value});
+  const auto* list = value->get_ptr<const json::array_t*>();
   std::vector<int32_t> ids;
-  for (const json& id : list) {
+  for (const json& id :
+       list != nullptr ? std::span(*list) : std::span(value, 1)) {
     if (!id.is_number_unsigned() ||
         id.get<uint64_t>() >= static_cast<uint64_t>(bound)) {
       Invalid(key, "not a list of ids in range",

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "text/file_issues.h"
+#include "text/tokenizer_document.h"
 
 namespace signet::text {
 namespace {
@@ -47,6 +48,13 @@ constexpr std::array<std::string_view, 2> kOfOthers = {
     "reasoning_effort",
 };
 
+// Null unless `value` is an object that has text there.
+const std::string* TextAt(const Json& value, const char* key) {
+  const auto place = value.find(key);
+  if (place == value.end()) return nullptr;
+  return place->get_ptr<const std::string*>();
+}
+
 std::string_view SkipSpace(std::string_view text) {
   const size_t first = text.find_first_not_of(" \t\r\n");
   return first == std::string_view::npos ? std::string_view()
@@ -67,19 +75,20 @@ bool IsTheEnd(std::string_view text) {
 
 std::optional<std::string> TemplateOfConfig(
     std::string_view tokenizer_config_json) {
-  const Json config = Json::parse(tokenizer_config_json, nullptr,
-                                  /*allow_exceptions=*/false);
-  if (!config.is_object()) return std::nullopt;
+  FileIssues ignored;
+  const TokenizerDocument document = ReadTokenizerDocument(
+      "tokenizer_config.json", tokenizer_config_json, &ignored);
+  const Json& config = document.rest;
   const auto found = config.find("chat_template");
   if (found == config.end() || found->is_null()) return std::nullopt;
   if (found->is_string()) return found->get<std::string>();
   if (found->is_array()) {
     for (const Json& named : *found) {
-      if (!named.is_object() || named.value("name", Json()) != "default") {
-        continue;
+      const std::string* name = TextAt(named, "name");
+      const std::string* source = TextAt(named, "template");
+      if (name != nullptr && *name == "default" && source != nullptr) {
+        return *source;
       }
-      const Json source = named.value("template", Json());
-      if (source.is_string()) return source.get<std::string>();
     }
   }
   return std::string();  // there is one, and it is not one that we know

@@ -199,6 +199,7 @@ class Reader {
     }
     if (frame.dom->contains(frame.key)) {
       issues_->Invalid(Where(), "the key is repeated");
+      JsonTree::Replace((*frame.dom)[frame.key], nullptr);
     }
     Json& member = (*frame.dom)[frame.key];
     member = std::move(value);

@@ -37,7 +37,7 @@ void CheckNormalizer(const JsonSection& tokenizer, TokenizerSpec* spec) {
   const JsonSection normalizer = tokenizer.Section("normalizer");
   if (!normalizer.Want("type", {"NFC", "Sequence"})) return;
   spec->normalizer = TokenizerSpec::Normalizer::kNfc;
-  if (*normalizer.Find("type") == "NFC") return;
+  if (normalizer.String("type") == "NFC") return;
   const std::vector<JsonSection> steps = normalizer.List("normalizers");
   for (const JsonSection& step : steps) step.Want("type", {"NFC"});
   if (steps.size() != 1) {
@@ -83,7 +83,7 @@ void CheckPostProcessor(const JsonSection& processor) {
                       {"ByteLevel", "TemplateProcessing", "Sequence"})) {
     return;
   }
-  const Json& type = *processor.Find("type");
+  const std::string type = processor.String("type");
   if (type == "Sequence") {
     for (const JsonSection& step : processor.List("processors")) {
       CheckPostProcessor(step);
