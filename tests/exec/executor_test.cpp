@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "backend/forwarding_device.h"
-#include "exec/allocation_counter.h"
 #include "exec/block_reference.h"
 #include "exec/exec_testing.h"
+#include "out_of_memory/failing_allocator.h"
 #include "support/running_model.h"
 
 namespace signet::testing {
@@ -236,9 +236,9 @@ TEST_F(ExecutorChecks, AProfileTimesEachLaunchAndThenNothing) {
 }
 
 TEST(Executor, X6_CounterSeesWhatIsTaken) {
-  const uint64_t before = HeapAllocations();
+  const AllocationWatch watch;
   const auto taken = std::make_unique<std::vector<int>>(8);
-  EXPECT_EQ(HeapAllocations() - before, 2u);
+  EXPECT_EQ(watch.count(), 2);
 }
 
 TEST(Executor, X6_DecodeStepsTakeNothingFromTheHeap) {
@@ -258,7 +258,7 @@ TEST(Executor, X6_DecodeStepsTakeNothingFromTheHeap) {
         {.temperature = 1.0f, .top_p = 0.9f, .id_bound = vocabulary}};
     const exec::BoundProgram& program = model.programs().Decode(kSlots);
     bool ran = true;
-    const uint64_t before = HeapAllocations();
+    const AllocationWatch watch;
     for (int step = 0; step < 12; ++step) {  // over two page borders
       for (RowInput& row : rows) {
         model.state().Extend(SequenceSlot(row.slot), 1);
@@ -266,9 +266,9 @@ TEST(Executor, X6_DecodeStepsTakeNothingFromTheHeap) {
       ran = ran && executor.Run(program, rows, sampling).has_value();
       for (RowInput& row : rows) ++row.position;
     }
-    const uint64_t taken = HeapAllocations() - before;
+    const int64_t taken = watch.count();
     EXPECT_TRUE(ran);
-    EXPECT_EQ(taken, 0u) << threads << " threads";
+    EXPECT_EQ(taken, 0) << threads << " threads";
   }
 }
 
