@@ -65,7 +65,7 @@ class Plan {
   const std::vector<std::string>& devices() const;
   /// The whole plan for people. Failure: kMemory.
   Result<std::string> Text() const;
-  /// The same as one JSON object; out of memory as Source::InspectJson.
+  /// The same as one JSON object. Failure: kMemory.
   Result<std::string> Json() const;
   /// The sealed program of a rank: the smallest decode bucket that holds
   /// `rows` sequences, or the smallest prefill chunk that holds `rows` tokens

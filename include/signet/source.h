@@ -49,8 +49,7 @@ class Source {
   Result<void> CheckChat() const;
   /// The manifest, for people. Failure: kMemory.
   Result<std::string> InspectText() const;
-  /// The manifest as one JSON object. The JSON library takes memory also to
-  /// give some back; where it gets none then, it ends the process.
+  /// The manifest as one JSON object. Failure: kMemory.
   Result<std::string> InspectJson() const;
 
   struct Impl;
@@ -78,8 +77,7 @@ struct SynthRequest {
 };
 
 /// A sentence of what was written. Nothing is left behind on failure. Blocks
-/// until all is written; any thread. Failure: kIo, kAborted, kMemory; out of
-/// memory it may end the process, as InspectJson.
+/// until all is written; any thread. Failure: kIo, kAborted, kMemory.
 Result<std::string> Synthesize(const SynthRequest& request);
 
 }  // namespace signet

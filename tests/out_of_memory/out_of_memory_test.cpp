@@ -6,25 +6,37 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "engine/demo_engine.h"
 #include "out_of_memory/failing_allocator.h"
+#include "support/chat_template_text.h"
+#include "support/temporary_folder.h"
 
 namespace signet::testing {
 namespace {
+
+namespace fs = std::filesystem;
 
 // What the walk looks at, per way to fail: the first points one by one, then
 // so many spread over the rest.
 constexpr int64_t kFirstPoints = 10;
 constexpr int64_t kSpreadPoints = 25;
+constexpr int64_t kEveryPoint = kNoAllocation;
+// How often, per way to fail, the call is made again.
+constexpr size_t kAgain = 35;
 
-std::vector<int64_t> PointsOf(int64_t count) {
+std::vector<int64_t> PointsOf(int64_t count, int64_t spread = kSpreadPoints) {
   std::vector<int64_t> points;
-  const int64_t stride = std::max<int64_t>(1, count / kSpreadPoints);
+  const int64_t stride = std::max<int64_t>(1, count / spread);
   for (int64_t i = 0; i < count; i += i < kFirstPoints ? 1 : stride) {
     points.push_back(i);
   }
@@ -37,9 +49,10 @@ bool IsOutOfMemory(const Error& error) {
 }
 
 /// Fails `call`, which returns a Result, at its points; `say` turns what a call
-/// gave into text, the same for every call.
+/// gave into text, the same for every call, and takes away what it wrote.
 template <typename Call, typename Say>
-void Walk(const char* name, const Call& call, const Say& say) {
+void Walk(const char* name, const Call& call, const Say& say,
+          int64_t spread = kSpreadPoints) {
   using Given = decltype(call());
   const auto give = [&](const AllocationFault& fault, int64_t* count) {
     std::optional<Given> given;
@@ -50,16 +63,19 @@ void Walk(const char* name, const Call& call, const Say& say) {
     }
     return *std::move(given);
   };
-  const AllocationFault none = {.first = kNoAllocation};
+  const AllocationFault none;
   int64_t count = 0;
-  ASSERT_TRUE(give(none, &count).has_value()) << name;  // caches fill
+  Given first = give(none, &count);  // caches fill
+  ASSERT_TRUE(first.has_value()) << name;
+  const std::string expected = say(*first);
   Given good = give(none, &count);
   ASSERT_TRUE(good.has_value()) << name;
-  const std::string expected = say(*good);
-  const std::vector<int64_t> points = PointsOf(count);
+  ASSERT_EQ(say(*good), expected);
+  const std::vector<int64_t> points = PointsOf(count, spread);
   int64_t errors = 0;
   for (const bool all_after : {false, true}) {
-    for (const int64_t point : points) {
+    for (size_t i = 0; i < points.size(); ++i) {
+      const int64_t point = points[i];
       SCOPED_TRACE(std::string(name) + ", allocation " + std::to_string(point) +
                    (all_after ? " and all after it" : ""));
       {
@@ -71,6 +87,7 @@ void Walk(const char* name, const Call& call, const Say& say) {
           EXPECT_TRUE(IsOutOfMemory(given.error())) << Describe(given.error());
         }
       }
+      if (i % (points.size() / kAgain + 1) != 0) continue;
       Given again = give(none, &count);
       ASSERT_TRUE(again.has_value());
       EXPECT_EQ(say(*again), expected);
@@ -114,6 +131,94 @@ TEST(OutOfMemoryOf, Source) {
       });
 }
 
+// Every part that is edited, and lists and objects where nothing reads them.
+constexpr const char* kConfigText = R"({
+  "architectures": [["of", "none"], {"known": [1]}],
+  "model_type": "qwen3_5_moe_text",
+  "bos_token_id": [[7, 8], 279], "eos_token_id": [1, 2, 279],
+  "dtype": {"of": ["none", {"known": 2}]},
+  "signet_tokenizer": [[3]], "signet_synth_seed": {"a": {"b": 4}},
+  "hidden_size": 8, "vocab_size": 280, "rms_norm_eps": 1e-6,
+  "num_hidden_layers": 2,
+  "layer_types": ["linear_attention", "full_attention"],
+  "mlp_only_layers": [0, 1], "intermediate_size": 6,
+  "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 8,
+  "rope_parameters": {"rope_theta": 10000.0, "partial_rotary_factor": 0.5},
+  "linear_num_key_heads": 1, "linear_num_value_heads": 2,
+  "linear_key_head_dim": 4, "linear_value_head_dim": 4,
+  "linear_conv_kernel_dim": 4,
+  "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 6,
+  "shared_expert_intermediate_size": 5
+})";
+
+std::string ReadFile(const fs::path& path) {
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
+}
+
+// All that lies in `folder`, names and bytes.
+std::string Contents(const fs::path& folder) {
+  std::map<fs::path, std::string> files;
+  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+    files[entry.path()] = entry.is_directory() ? "" : ReadFile(entry.path());
+  }
+  std::string text;
+  for (const auto& [path, bytes] : files) text += path.string() + "\n" + bytes;
+  return text;
+}
+
+std::string WrittenConfig() {
+  const fs::path path = TemporaryFolder() / "config.json";
+  std::ofstream(path) << kConfigText;
+  return path.string();
+}
+
+TEST(OutOfMemoryOf, Synthesis) {
+  const fs::path folder = TemporaryFolder() / "synthesis";
+  fs::create_directory(folder);
+  SynthRequest request = {.config = WrittenConfig(),
+                          .folder = folder / "made",
+                          .layers = 1,
+                          .vocab = 8,
+                          .threads = 2};
+  // What a failed call left behind would be among the contents.
+  const auto contents = [&](const std::string& said) {
+    const std::string text = said + "\n" + Contents(folder);
+    fs::remove_all(request.folder);
+    return text;
+  };
+  const auto synthesize = [&] { return Synthesize(request); };
+  Walk("synth", synthesize, contents, kEveryPoint);
+  request.vocab = 256;  // of as many tokens as bytes a tokenizer is made
+  Walk("tokenizer", synthesize, contents);
+  request.config = DemoFolder();
+  request.vocab.reset();  // its own tokenizer fits
+  request.sparse = true;
+  Walk("copied", synthesize, contents);
+}
+
+TEST(OutOfMemoryOf, ListsOfAConfig) {
+  const fs::path folder = TemporaryFolder() / "lists";
+  ValueOrDie(Synthesize({.config = WrittenConfig(), .folder = folder}));
+  const nlohmann::json named = {
+      {"chat_template",
+       {{{"name", "tools"}, {"template", "x"}},
+        {{"name", "default"}, {"template", kChatTemplateText}}}}};
+  std::ofstream(folder / "tokenizer_config.json") << named;
+  const std::string path = folder.string();
+  Walk(
+      "open", [&] { return Source::Open(path, {}); },
+      [](const Source& source) {
+        EXPECT_TRUE(source.CheckChat().has_value());
+        return ValueOrDie(source.InspectText());
+      },
+      kEveryPoint);
+  const Source source = ValueOrDie(Source::Open(path, {}));
+  const auto same = [](const std::string& text) { return text; };
+  Walk("in JSON", [&] { return source.InspectJson(); }, same, kEveryPoint);
+}
+
 TEST_P(OutOfMemory, Plan) {
   const Source source = OpenDemo();
   const PlanOptions wanted = options();
@@ -123,6 +228,7 @@ TEST_P(OutOfMemory, Plan) {
   const Plan plan = ValueOrDie(Plan::Make(source, wanted));
   const auto same = [](const std::string& text) { return text; };
   Walk("text", [&] { return plan.Text(); }, same);
+  Walk("in JSON", [&] { return plan.Json(); }, same, kEveryPoint);
   Walk(
       "program", [&] { return plan.ProgramText(0, ShapeKind::kDecode, 1); },
       same);
@@ -192,7 +298,7 @@ TEST_P(OutOfMemory, Generate) {
   int64_t count = 0;
   {
     Session session = ValueOrDie(Session::Make(model, 2));
-    const AllocationWatch watch({.first = kNoAllocation});
+    const AllocationWatch watch;
     ASSERT_TRUE(session.Generate(requests, reference).has_value());
     count = watch.count();
   }
