@@ -65,9 +65,12 @@ class RejectionList {
 #define SIGNET_CONCAT(a, b) SIGNET_CONCAT_INNER(a, b)
 
 /// Returns the error of `expression` from the calling function, if it has one.
-#define SIGNET_RETURN_IF_ERROR(expression)                           \
-  if (auto signet_result = (expression); !signet_result.has_value()) \
-  return tl::unexpected<::signet::Error>(std::move(signet_result).error())
+/// Also the way to give a result that is kept: the copy of a Result lets no
+/// exception out, so that where memory runs out in it the process ends.
+#define SIGNET_RETURN_IF_ERROR(expression)                             \
+  if (auto&& signet_result = (expression); !signet_result.has_value()) \
+  return tl::unexpected<::signet::Error>(                              \
+      std::forward<decltype(signet_result)>(signet_result).error())
 
 /// Declares `declaration` from the value of `expression`, or returns its error.
 #define SIGNET_ASSIGN_OR_RETURN(declaration, expression)            \

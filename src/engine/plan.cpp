@@ -228,7 +228,10 @@ Result<Plan> Plan::MakeTogether(const Source& source,
 }
 
 Result<void> Plan::Admission() const {
-  return AtBoundary("plan", [&] { return impl_->admission; });
+  return AtBoundary("plan", [&]() -> Result<void> {
+    SIGNET_RETURN_IF_ERROR(impl_->admission);
+    return {};
+  });
 }
 
 SealingFigures Plan::sealing() const { return impl_->sealing; }

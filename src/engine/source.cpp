@@ -99,7 +99,10 @@ bool Source::has_chat_template() const {
 }
 
 Result<void> Source::CheckChat() const {
-  return AtBoundary("chat", [&] { return impl_->chat; });
+  return AtBoundary("chat", [&]() -> Result<void> {
+    SIGNET_RETURN_IF_ERROR(impl_->chat);
+    return {};
+  });
 }
 
 Result<std::string> Source::InspectText() const {

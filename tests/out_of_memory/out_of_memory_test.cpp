@@ -121,6 +121,15 @@ TEST(OutOfMemoryOf, Source) {
   const Source source = OpenDemo();
   const auto same = [](const std::string& text) { return text; };
   Walk("inspect", [&] { return source.InspectText(); }, same);
+  // The demo has no chat template: the refusal is what the call gives.
+  const auto refusal = [&]() -> Result<Rejections> {
+    Result<void> checked = source.CheckChat();
+    auto* refused = std::get_if<Rejections>(&checked.error());
+    if (refused != nullptr) return std::move(*refused);
+    return tl::unexpected<Error>(std::move(checked).error());
+  };
+  Walk("chat", refusal,
+       [](const Rejections& given) { return Describe(given); });
   const SearchPaths paths = {.models = "/nowhere", .demo = folder};
   Walk(
       "models", [&] { return ListModels(paths); },
