@@ -53,10 +53,18 @@ int64_t AllocationWatch::count() const {
 
 }  // namespace signet::testing
 
-// The array and the nothrow forms call these.
+// The array forms call these; so would the nothrow ones, but a sanitizer brings
+// its own.
 void* operator new(std::size_t size) { return Take(size); }
 void* operator new(std::size_t size, std::align_val_t alignment) {
   return TakeAligned(size, alignment);
+}
+void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
+  try {
+    return Take(size);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
 }
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
