@@ -94,7 +94,11 @@ Result<void> LoadTransaction::ReadRanges(bool populate, Scan scan,
   }
   const model::Checkpoint& checkpoint = plan_->manifest().checkpoint();
   FiniteScan finite(checkpoint);
-  ContentDigest content;
+  // Only of the whole model.
+  std::optional<ContentDigest> content;
+  if (scan == Scan::kEverything && RanksHere().size() == devices_.size()) {
+    content.emplace();
+  }
   std::vector<std::byte> piece(ContentDigest::kPieceBytes);
   Bytes total;
   for (const WeightRange& range : ranges) {
@@ -122,16 +126,14 @@ Result<void> LoadTransaction::ReadRanges(bool populate, Scan scan,
             file.ReadAt(range.begin_bytes, piece.data(), size.value()));
         const std::span<const std::byte> bytes(piece.data(), size.value());
         finite.Check(range, weights.dtype, bytes);
-        content.Add(bytes);
+        if (content) content->Add(bytes);
       }
       done += size;
       if (progress) progress(done, total);
     }
   }
   SIGNET_RETURN_IF_ERROR(finite.Finish());
-  if (scan == Scan::kEverything && RanksHere().size() == devices_.size()) {
-    content_ = content.Finish();
-  }
+  if (content) content_ = content->Finish();
   return {};
 }
 
