@@ -52,7 +52,7 @@ fuzz:
 	@tools/install_packages.sh build fuzz
 	@tools/fuzz
 
-# Every test, under two sets of sanitizers; about an hour on 2 cores.
+# Every test, under two sets of sanitizers.
 sanitize:
 	@tools/install_packages.sh build fuzz
 	@tools/sanitize

@@ -126,9 +126,10 @@ void AddThreads(CLI::App& app, int& threads) {
 }
 
 void AddVerifyFiles(CLI::App& app, bool& verify_files) {
-  app.add_flag("--verify-files", verify_files,
-               "Read every weight at load and refuse what is not finite; else "
-               "only norms, routers and decays are looked at");
+  app.add_flag(
+      "--verify-files", verify_files,
+      "Read every weight at load, refuse what is not finite and digest "
+      "all; else only norms, routers and decays are looked at");
 }
 
 void AddPlanFlags(CLI::App& app, PlanOptions& options, int& threads) {
