@@ -12,9 +12,6 @@ namespace {
 constexpr int kThreads = 512;
 constexpr int kMaxRows = 8;
 static_assert(kMaxRows * kRouteTopK <= kMaxListedSlots);
-constexpr int kRouteBarrier = 1;
-constexpr int kInputBarrier = 2;
-constexpr int kTableBarrier = 3;
 constexpr int64_t kMaxSharedBytes = int64_t{80} << 10;
 
 struct SharedRows {
@@ -105,10 +102,6 @@ __global__ void __launch_bounds__(kThreads, 1)
   RowOctets<TwoRows> octets;
   SharedItems shared(args, input);
   const bool any_shared = kTokens == 1 && !routes && !shared.IsOver();
-  if (any_shared) {
-    shared.Point(rows);
-    LoadStep<TwoRows>(rows, octets);
-  }
   // Older than the launch before.
   const int live = __ldcg(args.live);
   bool is_here = false;
@@ -116,11 +109,14 @@ __global__ void __launch_bounds__(kThreads, 1)
     is_here = thread < args.route.num_experts &&
               args.route.global_to_local[thread] >= 0;
     BeginRoute(routed);
-    BarrierOf<kRouteBarrier, kTeamThreads>();
   } else {
     FillTable(args.route, routed);
-    ArriveAt<kTableBarrier, kThreads>();
+    if (any_shared) {
+      shared.Point(rows);
+      LoadStep<TwoRows>(rows, octets);
+    }
   }
+  __syncthreads();
   WaitForEarlier();
 
   if (live <= 0) return;
@@ -131,16 +127,17 @@ __global__ void __launch_bounds__(kThreads, 1)
           return __ldcg(args.scores + token * args.route.num_experts + id);
         },
         is_here, routed);
-    BarrierOf<kRouteBarrier, kTeamThreads>();
-    SelectOfWarps(args.route, live, routed);
-    BarrierOf<kTableBarrier, kThreads>();
-    ListSlots(args.route, routed);
   } else {
     BringInputs(args, live, input);
-    BarrierOf<kInputBarrier, kThreads - kTeamThreads>();
-    if (any_shared) {
-      MultiplyGroupsOfRows<TwoRows>(shared, octets_of_row, rows, octets);
-    }
+  }
+  __syncthreads();
+  if (thread < kSelectThreads<kTokens>) SelectOfWarps(args.route, live, routed);
+  if constexpr (kTokens > 1) __syncthreads();
+  if (thread < kSelectThreads<kTokens>) {
+    __syncwarp();
+    ListSlots(args.route, routed);
+  } else if (any_shared) {
+    MultiplyGroupsOfRows<TwoRows>(shared, octets_of_row, rows, octets);
   }
   __syncthreads();
 

@@ -152,15 +152,21 @@ __device__ __forceinline__ void SelectInWarps(const RouteTable& args, int live,
   }
 }
 
+/// The first threads of a block, which select of all warps' best: of one token
+/// a warp, which needs no barrier of the block.
+template <int kTokens>
+inline constexpr int kSelectThreads = kTokens == 1 ? kWarpSize : kTeamThreads;
+
 /// The best top_k of all warps' best of every token, best first. Of equal keys
-/// the first candidate has the lowest id. A thread a candidate.
+/// the first candidate has the lowest id.
 template <int kTokens>
 __device__ __forceinline__ void SelectOfWarps(const RouteTable& args, int live,
                                               Routed<kTokens>& routed) {
-  const int candidate = static_cast<int>(threadIdx.x) % kRouteCandidates;
 #pragma unroll 1
-  for (int token = static_cast<int>(threadIdx.x) / kRouteCandidates;
-       token < live; token += kTeamThreads / kRouteCandidates) {
+  for (int i = static_cast<int>(threadIdx.x); i < live * kRouteCandidates;
+       i += kSelectThreads<kTokens>) {
+    const int token = i / kRouteCandidates;
+    const int candidate = i % kRouteCandidates;
     const uint32_t key = routed.best[token][candidate];
     const int rank =
         RankOf<kRouteCandidates>(key, candidate, routed.best[token]);

@@ -15,19 +15,6 @@ inline constexpr int kTeamThreads = 256;
 inline constexpr int kTeamWarps = kTeamThreads / kWarpSize;
 inline constexpr unsigned kAllLanes = 0xffffffffu;
 
-/// A barrier of kThreads threads of a block, by a number that is not 0, which
-/// is that of __syncthreads.
-template <int kNumber, int kThreads>
-__device__ __forceinline__ void BarrierOf() {
-  asm volatile("bar.sync %0, %1;" ::"n"(kNumber), "n"(kThreads) : "memory");
-}
-
-/// The same for threads that others wait for.
-template <int kNumber, int kThreads>
-__device__ __forceinline__ void ArriveAt() {
-  asm volatile("bar.arrive %0, %1;" ::"n"(kNumber), "n"(kThreads) : "memory");
-}
-
 /// This thread among the kThreads of its warp or team.
 template <int kThreads>
 __device__ __forceinline__ int ThreadOf() {
