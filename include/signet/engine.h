@@ -53,8 +53,8 @@ class Model {
   /// Of the plan that was loaded.
   const std::string& contract_id() const;
   /// Of what the weights are: 32 hexadecimal digits, the same on every mesh.
-  /// Unset without EngineOptions::verify_files, and where another process
-  /// holds some of them.
+  /// Always set on a GPU, on a CPU with EngineOptions::verify_files; unset
+  /// where another process holds some of them.
   const std::optional<std::string>& content_digest() const;
   /// Frees the weights. Idempotent. A Failure of kind kState while sessions
   /// are alive.
@@ -74,8 +74,8 @@ struct EngineOptions {
   /// this process may use, by its affinity and its cgroup.
   int threads = 0;
   /// Refuses a model with any weight that is not finite, and digests all of
-  /// them. Without it only the norms, routers and decays are looked at, which
-  /// every token meets.
+  /// them on a CPU too. Without it only the norms, routers and decays are
+  /// looked at, which every token meets.
   bool verify_files = false;
 };
 

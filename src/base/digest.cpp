@@ -1,7 +1,9 @@
 #include "base/digest.h"
 
 #include <fmt/format.h>
-#define XXH_STATIC_LINKING_ONLY  // the layout of the state
+// The layout of the state, and code for the vectors this build may use: weights
+// are digested at the speed of a load.
+#define XXH_INLINE_ALL
 #include <xxhash.h>
 
 #include <utility>

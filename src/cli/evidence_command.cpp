@@ -23,7 +23,7 @@ constexpr const char* kExamples = R"(Examples:
 A receipt is void when the code it was made with, the contract of a side or the
 model is another now; the command that renews it is printed. Weights of other
 values in files of the same form are seen with --verify-files alone, by receipts
-that were made with it. Exit status 0; with --strict 4 unless all hold.)";
+with a digest of the weights. Exit status 0; with --strict 4 unless all hold.)";
 
 class EvidenceCommand : public Command {
  public:

@@ -128,8 +128,8 @@ void AddThreads(CLI::App& app, int& threads) {
 void AddVerifyFiles(CLI::App& app, bool& verify_files) {
   app.add_flag(
       "--verify-files", verify_files,
-      "Read every weight at load, refuse what is not finite and digest "
-      "all; else only norms, routers and decays are looked at");
+      "Read every weight at load, refuse what is not finite and tell the "
+      "digest of all; else only norms, routers and decays are looked at");
 }
 
 void AddPlanFlags(CLI::App& app, PlanOptions& options, int& threads) {

@@ -163,7 +163,7 @@ class RunCommand : public Command {
     if (!engine) return launcher_.ReportOwn(engine.error(), json_);
     Result<Model> model = Load(*engine, *plan);
     if (!model) return launcher_.Report(model.error(), json_);
-    if (launcher_.speaks() && model->content_digest()) {
+    if (verify_files_ && launcher_.speaks() && model->content_digest()) {
       fmt::print(stderr, "weights: all finite, content {}\n",
                  *model->content_digest());
     }

@@ -13,7 +13,7 @@
 #include "evidence/receipt.h"
 #include "evidence/side_plan.h"
 #include "evidence/verify.h"
-#include "store/content_digest.h"
+#include "store/content_reader.h"
 
 namespace signet::evidence {
 namespace {

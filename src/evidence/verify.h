@@ -70,7 +70,7 @@ struct VerifyReport {
   std::string model;  // as asked
   std::string folder;
   ModelDigests digests;
-  std::optional<Digest> content;  // of the weights; unset: not asked for
+  std::optional<Digest> content;  // of the weights, where the load made it
   std::optional<std::string> prompt_text;
   std::vector<int32_t> prompt;
   std::vector<int32_t> drawn;  // by the first side, the last one included

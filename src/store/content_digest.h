@@ -2,7 +2,8 @@
 // What the weights of a model are, as one digest (contract W2): two checkpoints
 // of one shape have equal headers, and this tells them apart. It is the digest
 // of the digests of pieces, of each weight from its first byte on, in file
-// order; what the manifest does not consume is not in it. One thread.
+// order; what the manifest does not consume is not in it. Reading them is
+// content_reader.h. One thread.
 
 #include <cstddef>
 #include <cstdint>
@@ -10,7 +11,6 @@
 #include <vector>
 
 #include "base/digest.h"
-#include "base/result.h"
 #include "model/manifest.h"
 
 namespace signet::store {
@@ -21,15 +21,15 @@ class ContentDigest {
   /// The pieces of a weight; only the last is shorter than kPieceBytes.
   static std::vector<model::FileRange> Pieces(const model::FileRange& weight);
 
-  /// The next piece.
-  void Add(std::span<const std::byte> piece);
+  /// Of one piece. Any thread.
+  static Digest OfPiece(std::span<const std::byte> piece);
+
+  /// The digest of the next piece.
+  void Add(const Digest& piece) { pieces_.Update(piece.Hex()); }
   Digest Finish() const { return pieces_.Finish(); }
 
  private:
   Digester pieces_;
 };
-
-/// Reads all that the manifest consumes. kIo, kChangedFile.
-Result<Digest> ContentOf(const model::Manifest& manifest);
 
 }  // namespace signet::store

@@ -34,7 +34,7 @@ TEST(ContentDigest, PiecesTileAWeight) {
 Digest Of(const std::vector<std::string>& pieces) {
   ContentDigest digest;
   for (const std::string& piece : pieces) {
-    digest.Add(std::as_bytes(std::span(piece)));
+    digest.Add(ContentDigest::OfPiece(std::as_bytes(std::span(piece))));
   }
   return digest.Finish();
 }

@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "store/content_digest.h"
+#include "store/content_reader.h"
 #include "store/finite_scan.h"
 #include "store/rank_loader.h"
 #include "store/weight_ranges.h"
@@ -52,8 +53,14 @@ Result<void> LoadTransaction::Read(const Progress& progress, Scan scan) {
                 checkpoint.weight_files()[range.file].path(),
                 "a weight lies past the end of its file");
   }
-  // A GPU's weights are read once, straight into its memory.
+  // A GPU's weights are copied straight into its memory.
   const bool on_gpu = plan_->mesh().device(Rank(0)).is_gpu();
+  // Of a whole model only; it reads beside all that follows.
+  std::optional<ContentReader> content;
+  if ((on_gpu || scan == Scan::kEverything) &&
+      RanksHere().size() == devices_.size()) {
+    content.emplace(plan_->manifest());
+  }
   // Nor is it said how far a scan of a few weights has come.
   const bool is_quick = on_gpu && scan == Scan::kSensitive;
   SIGNET_RETURN_IF_ERROR(
@@ -69,6 +76,9 @@ Result<void> LoadTransaction::Read(const Progress& progress, Scan scan) {
         LoadRank(backend::LoadKey(), *plan_, mappings_, Rank(r), *device,
                  on_gpu ? progress : Progress()));
     ranks_.push_back(std::move(weights));
+  }
+  if (content) {
+    SIGNET_ASSIGN_OR_RETURN(content_, content->Finish());
   }
   // A file may have changed while it was read.
   return checkpoint.CheckUnchanged();
@@ -94,11 +104,6 @@ Result<void> LoadTransaction::ReadRanges(bool populate, Scan scan,
   }
   const model::Checkpoint& checkpoint = plan_->manifest().checkpoint();
   FiniteScan finite(checkpoint);
-  // Only of the whole model.
-  std::optional<ContentDigest> content;
-  if (scan == Scan::kEverything && RanksHere().size() == devices_.size()) {
-    content.emplace();
-  }
   std::vector<std::byte> piece(ContentDigest::kPieceBytes);
   Bytes total;
   for (const WeightRange& range : ranges) {
@@ -124,17 +129,14 @@ Result<void> LoadTransaction::ReadRanges(bool populate, Scan scan,
       if (is_scanned(weights)) {
         SIGNET_RETURN_IF_ERROR(
             file.ReadAt(range.begin_bytes, piece.data(), size.value()));
-        const std::span<const std::byte> bytes(piece.data(), size.value());
-        finite.Check(range, weights.dtype, bytes);
-        if (content) content->Add(bytes);
+        finite.Check(range, weights.dtype,
+                     std::span(piece).first(size.value()));
       }
       done += size;
       if (progress) progress(done, total);
     }
   }
-  SIGNET_RETURN_IF_ERROR(finite.Finish());
-  if (content) content_ = content->Finish();
-  return {};
+  return finite.Finish();
 }
 
 Result<void> LoadTransaction::CommitTables(Rank rank) {

@@ -32,7 +32,8 @@ class LoadTransaction {
   LoadTransaction& operator=(const LoadTransaction&) = delete;
 
   /// Maps every weight file, brings the weights' pages in and gives each rank
-  /// what it holds. kChangedFile when a file is no longer the one that was
+  /// what it holds; digests a whole model where it goes to GPUs, or `scan` is
+  /// of everything. kChangedFile when a file is no longer the one that was
   /// opened, kWeightNotFinite for what `scan` finds. `progress` may be empty.
   Result<void> Read(const Progress& progress, Scan scan = Scan::kSensitive);
   /// Commits the tables of every rank, then publishes them at one stroke. Only
@@ -41,8 +42,7 @@ class LoadTransaction {
 
  private:
   std::vector<Rank> RanksHere() const;
-  // Brings the pages of what the ranks here hold in, on a CPU, scans it, and
-  // digests it where that is the whole model.
+  // Brings the pages of what the ranks here hold in, on a CPU, and scans it.
   Result<void> ReadRanges(bool populate, Scan scan, const Progress& progress);
   // T4: as many entries as the rank owns, each within memory of its device.
   Result<void> CommitTables(Rank rank);

@@ -55,7 +55,7 @@ class WeightVersion {
   const Digest& contract() const { return content_.contract; }
   /// Distinct for every commit of the process; never reused (T3).
   uint64_t generation() const { return content_.generation; }
-  /// ContentOf the model; unset where not all of it was read by the CPU here.
+  /// ContentOf the model; unset where the load did not digest it.
   const std::optional<Digest>& content_digest() const {
     return content_.content;
   }

@@ -70,7 +70,8 @@ TEST(Run, JsonHoldsWhatTheTextSays) {
 }
 
 TEST(Run, TellsTheDigestOfTheWeightsItRead) {
-  const std::vector<std::string> arguments = {"-p", "a", "-n", "1"};
+  const std::vector<std::string> arguments = {"-p", "a",         "-n",
+                                              "1",  "--devices", "cpu"};
   EXPECT_EQ(RunJson(arguments).at("content"), nullptr);
   EXPECT_THAT(RunTiny(arguments).err, Not(HasSubstr("weights:")));
   std::vector<std::string> reads = arguments;

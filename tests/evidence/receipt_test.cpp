@@ -15,7 +15,7 @@
 #include "evidence/build_facts.h"
 #include "evidence/check.h"
 #include "evidence/verify_testing.h"
-#include "store/content_digest.h"
+#include "store/content_reader.h"
 #include "support/running_model.h"
 #include "support/temporary_folder.h"
 
@@ -30,6 +30,7 @@ using nlohmann::ordered_json;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 fs::path Folder(const std::string& name) {
   const fs::path folder = TemporaryFolder() / ("receipts_" + name);
@@ -127,6 +128,17 @@ TEST(Receipt, E2_WritesOverReceiptsOnly) {
   ASSERT_FALSE(nowhere.has_value());
   EXPECT_TRUE(
       std::get<Rejections>(nowhere.error()).Has(RejectionCode::kFileMissing));
+}
+
+TEST(Receipt, E2_ADigestThatALoadMakesUnaskedIsNotAskedFor) {
+  Receipt receipt =
+      ValueOrDie(evidence::ParseReceipt(Sample().dump(), "a.json"));
+  receipt.content = "0123456789abcdef0123456789abcdef";
+  EXPECT_THAT(evidence::RenewingCommand(receipt, "a.json"),
+              HasSubstr(" --verify-files "));
+  receipt.sides[0].devices[0].backend = "gpu";
+  EXPECT_THAT(evidence::RenewingCommand(receipt, "a.json"),
+              Not(HasSubstr("--verify-files")));
 }
 
 // Other values in files of the same form: no header tells.

@@ -12,7 +12,8 @@
 #include <vector>
 
 #include "backend/cpu/cpu_device.h"
-#include "store/content_digest.h"
+#include "backend/forwarding_device.h"
+#include "store/content_reader.h"
 #include "store/load_transaction.h"
 #include "store/weight_ranges.h"
 #include "support/running_model.h"
@@ -36,13 +37,27 @@ Digest ContentNow(const fs::path& folder) {
   return ValueOrDie(store::ContentOf(*OpenManifest(folder)));
 }
 
-// As a load on this mesh computes it. The ranks of `here` are in this process.
-std::optional<Digest> ContentOfLoad(const fs::path& folder,
-                                    std::string_view mesh, store::Scan scan,
-                                    int here) {
-  const auto plan = ValueOrDie(plan::MakeModelPlan(
-      OpenManifest(folder), CpuMesh(mesh),
+std::shared_ptr<const plan::ModelPlan> PlanOn(const fs::path& folder,
+                                              const topology::Mesh& mesh) {
+  return ValueOrDie(plan::MakeModelPlan(
+      OpenManifest(folder), mesh,
       {.context = 32, .page_tokens = 8, .prefill_chunks = {4}}));
+}
+
+// Planned for a GPU: every weight is copied, and a CPU can stand in for it.
+std::shared_ptr<const plan::ModelPlan> PlanOnGpu(const fs::path& folder) {
+  return PlanOn(
+      folder,
+      ValueOrDie(topology::Mesh::Make(
+          ValueOrDie(topology::MeshSpec::Parse("single")),
+          {{.backend = "gpu", .uuid = "GPU-1", .pci = "", .architecture = ""}},
+          topology::Emulation::kRefused)));
+}
+
+// As a load of this plan computes it. The ranks of `here` are in this process.
+std::optional<Digest> ContentOfLoad(
+    const std::shared_ptr<const plan::ModelPlan>& plan, store::Scan scan,
+    int here) {
   std::vector<std::unique_ptr<backend::Device>> devices;
   std::vector<backend::Device*> given(
       static_cast<size_t>(plan->mesh().num_ranks()));
@@ -81,13 +96,52 @@ TEST(Content, W2_EveryMeshSeesTheSame) {
   for (const auto& [mesh, ranks] :
        {std::pair("single", 1), {"ep=2", 2}, {"pp=2", 2}, {"tp=2", 2}}) {
     SCOPED_TRACE(mesh);
-    EXPECT_EQ(ContentOfLoad(folder, mesh, store::Scan::kEverything, ranks),
-              content);
-    EXPECT_EQ(ContentOfLoad(folder, mesh, store::Scan::kSensitive, ranks),
+    const auto plan = PlanOn(folder, CpuMesh(mesh));
+    EXPECT_EQ(ContentOfLoad(plan, store::Scan::kEverything, ranks), content);
+    EXPECT_EQ(ContentOfLoad(plan, store::Scan::kSensitive, ranks),
               std::nullopt);
   }
-  EXPECT_EQ(ContentOfLoad(folder, "pp=2", store::Scan::kEverything, 1),
+  EXPECT_EQ(ContentOfLoad(PlanOn(folder, CpuMesh("pp=2")),
+                          store::Scan::kEverything, 1),
             std::nullopt);
+}
+
+TEST(Content, W2_ALoadOntoAGpuAlwaysDigests) {
+  const fs::path folder = Checkpoint("content_gpu");
+  const auto plan = PlanOnGpu(folder);
+  for (const store::Scan scan :
+       {store::Scan::kSensitive, store::Scan::kEverything}) {
+    EXPECT_EQ(ContentOfLoad(plan, scan, 1), ContentNow(folder));
+  }
+}
+
+// Cuts every weight file short once all of it was copied.
+class CutsFiles final : public backend::ForwardingDevice {
+ public:
+  CutsFiles(backend::Device& inner, const model::Checkpoint& checkpoint)
+      : ForwardingDevice(inner), checkpoint_(checkpoint) {}
+  Result<void> Settle(backend::LoadKey key,
+                      const backend::CopyProgress& progress) override {
+    for (const model::OpenedFile& file : checkpoint_.weight_files()) {
+      fs::resize_file(file.path(), 8);
+    }
+    return ForwardingDevice::Settle(key, progress);
+  }
+
+ private:
+  const model::Checkpoint& checkpoint_;
+};
+
+// However far the digest has come by then.
+TEST(Content, A3_AFileCutShortDuringALoadOntoAGpuIsAFailure) {
+  const fs::path folder = Checkpoint("content_gpu_cut");
+  const auto plan = PlanOnGpu(folder);
+  const auto cpu = backend::cpu::MakeCpuDevice(0, 1);
+  CutsFiles device(*cpu, plan->manifest().checkpoint());
+  store::LoadTransaction transaction(plan, {&device});
+  const Result<void> read = transaction.Read({});
+  ASSERT_FALSE(read.has_value());
+  EXPECT_EQ(std::get<Failure>(read.error()).kind, FailureKind::kChangedFile);
 }
 
 TEST(Content, W2_OneBitOfAnyWeightIsAnother) {

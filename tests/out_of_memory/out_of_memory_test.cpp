@@ -250,6 +250,11 @@ TEST_P(OutOfMemory, LoadAndSession) {
       [](const Engine&) { return std::string(); });
   Engine engine = ValueOrDie(Engine::Make({.threads = 2}));
   Walk("load", [&] { return engine.Load(plan, {}); }, ContractOf);
+  Engine verifying =
+      ValueOrDie(Engine::Make({.threads = 2, .verify_files = true}));
+  Walk(
+      "verified", [&] { return verifying.Load(plan, {}); },
+      [](const Model& model) { return model.content_digest().value(); });
 
   Model model = ValueOrDie(engine.Load(plan, {}));
   Walk(
