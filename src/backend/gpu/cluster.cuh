@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "backend/gpu/sm90_barrier.cuh"
+
 namespace signet::backend::gpu {
 
 /// Announces that this thread got here; each thread of the cluster calls it,
@@ -23,18 +25,13 @@ __device__ inline void ClusterWait() {
 template <int kValues>
 struct Mailbox {
   alignas(16) float values[kValues];
-  alignas(8) uint64_t barrier;
+  Barrier barrier;
 
   /// By one thread of the receiving block, before it arrives at the barrier of
   /// the cluster.
   __device__ void Open() {
-    const uint32_t at = Address(&barrier);
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(at) : "memory");
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-    asm volatile(
-        "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(at),
-        "r"(kValues * 4)
-        : "memory");
+    barrier.Open(1);
+    barrier.Expect(kValues * 4);
   }
 
   /// Sends a value to place `i` of this mailbox in block `rank`, which has not
@@ -44,10 +41,10 @@ struct Mailbox {
     uint32_t signal;
     asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
                  : "=r"(to)
-                 : "r"(Address(values + i)), "r"(rank));
+                 : "r"(Barrier::Address(values + i)), "r"(rank));
     asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
                  : "=r"(signal)
-                 : "r"(Address(&barrier)), "r"(rank));
+                 : "r"(Barrier::Address(&barrier)), "r"(rank));
     asm volatile(
         "st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 "
         "[%0], %1, [%2];" ::"r"(to),
@@ -57,7 +54,7 @@ struct Mailbox {
 
   /// Returns when all values have come.
   __device__ void Await() {
-    const uint32_t at = Address(&barrier);
+    const uint32_t at = Barrier::Address(&barrier);
     uint32_t done = 0;
     while (done == 0) {
       asm volatile(
@@ -71,11 +68,6 @@ struct Mailbox {
           : "r"(at)
           : "memory");
     }
-  }
-
- private:
-  static __device__ uint32_t Address(const void* shared) {
-    return static_cast<uint32_t>(__cvta_generic_to_shared(shared));
   }
 };
 

@@ -5,58 +5,53 @@
 
 #include <cstdint>
 
+#include "backend/gpu/sm90_barrier.cuh"
+#include "backend/gpu/sm90_tensor_map.h"
 #include "backend/gpu/vendor.h"
 
 namespace signet::backend::gpu {
 
-/// Copies that are waited for together, once; in shared memory.
+/// Copies that are waited for together; in shared memory. May be used again
+/// once all threads have returned from Await.
 struct BulkCopies {
-  alignas(8) uint64_t barrier;
+  Barrier barrier;
 
   /// By one thread, before a barrier of the block.
-  __device__ __forceinline__ void Open() {
-    asm volatile(
-        "mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(Address(&barrier))
-        : "memory");
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  __device__ __forceinline__ void Open() { barrier.Open(1); }
+  /// By that thread, before it asks for what earlier launches of kernels wrote.
+  static __device__ __forceinline__ void SeeEarlierWrites() {
+    asm volatile("fence.proxy.async;" ::: "memory");
   }
   /// By that thread: how many bytes are to come, before they are asked for.
   __device__ __forceinline__ void Expect(uint32_t bytes) {
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(
-                     Address(&barrier)),
-                 "r"(bytes)
-                 : "memory");
+    barrier.Expect(bytes);
   }
   /// All three multiples of 16; some bytes.
   __device__ __forceinline__ void Start(void* to, const void* from,
                                         uint32_t bytes) {
     asm volatile(
         "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
-        "[%0], [%1], %2, [%3];" ::"r"(Address(to)),
-        "l"(__cvta_generic_to_global(from)), "r"(bytes), "r"(Address(&barrier))
+        "[%0], [%1], %2, [%3];" ::"r"(Barrier::Address(to)),
+        "l"(__cvta_generic_to_global(from)), "r"(bytes),
+        "r"(Barrier::Address(&barrier))
         : "memory");
   }
-  /// Returns when all has come.
-  __device__ __forceinline__ void Await() {
-    const uint32_t at = Address(&barrier);
-    uint32_t done = 0;
-    while (done == 0) {
-      asm volatile(
-          "{\n"
-          ".reg .pred complete;\n"
-          "mbarrier.try_wait.parity.shared::cta.b64 complete, [%1], 0;\n"
-          "selp.u32 %0, 1, 0, complete;\n"
-          "}\n"
-          : "=r"(done)
-          : "r"(at)
-          : "memory");
-    }
-  }
-
- private:
-  static __device__ __forceinline__ uint32_t Address(const void* shared) {
-    return static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+  /// Returns when all has come; `odd` in every second use.
+  __device__ __forceinline__ void Await(bool odd = false) {
+    barrier.Await(odd ? 1 : 0);
   }
 };
+
+/// Copies the box at (x, y, z) of a tensor map to shared memory, at a multiple
+/// of 1,024 bytes. By one thread, which expects its bytes.
+__device__ __forceinline__ void StartBoxCopy(uint32_t to, const TensorMap& map,
+                                             int x, int y, int z,
+                                             Barrier& barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::"
+      "complete_tx::bytes [%0], [%1, {%2, %3, %4}], [%5];" ::"r"(to),
+      "l"(&map), "r"(x), "r"(y), "r"(z), "r"(Barrier::Address(&barrier))
+      : "memory");
+}
 
 }  // namespace signet::backend::gpu
