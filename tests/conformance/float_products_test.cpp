@@ -141,6 +141,12 @@ TEST_F(FloatProductsTest, AgreeWithTheCpu) {
       {17, 13, 30, 200},
       {40, 33, 70, 2048},
       {4097, 4001, 9, 40, DType::kF16},
+      // Many rows on tensor cores: tiles whole and cut, on both sides.
+      {9, 9, 16, 64},
+      {64, 40, 17, 128},
+      {33, 31, 300, 2048},
+      {100, 100, 200, 192},
+      {512, 500, 256, 2048},
       {3, 0, 16, 2048},
   };
   for (const ProductShape& shape : shapes) {
@@ -156,8 +162,8 @@ TEST_F(FloatProductsTest, AgreeWithTheCpu) {
   }
 }
 
-// Launches made for one row, and for a few, take sums of their own orders
-// (float_config.h).
+// Launches made for one row, for a few, and for many, take sums of their own
+// orders (float_config.h).
 TEST_F(FloatProductsTest, ARowDependsOnNothingBesideIt) {
   Numbers numbers(102);
   for (int64_t cols : {40, 512, 2048, 4096, 5120, 17408}) {
@@ -166,18 +172,28 @@ TEST_F(FloatProductsTest, ARowDependsOnNothingBesideIt) {
     const int64_t count = 20;
     Stored weight(numbers, DType::kBF16, rows * cols);
     const std::vector<float> x = Uniforms(numbers, count * cols);
-    std::vector<std::vector<float>> alone;
-    for (int64_t r = 0; r < count; ++r) {
-      alone.push_back(Run(Row(x, r, cols), weight.data(), {2, 1, rows, cols}));
-    }
+    const auto alone_of = [&](int64_t capacity) {
+      std::vector<std::vector<float>> alone;
+      for (int64_t r = 0; r < count; ++r) {
+        alone.push_back(
+            Run(Row(x, r, cols), weight.data(), {capacity, 1, rows, cols}));
+      }
+      return alone;
+    };
+    const auto few = alone_of(2);
+    const auto many = alone_of(9);
     for (const auto& [capacity, live] : {std::pair<int64_t, int64_t>{2, 2},
                                          {3, 3},
                                          {4, 2},
                                          {8, 8},
                                          {8, 5},
+                                         {9, 9},
                                          {20, 20},
-                                         {20, 9}}) {
-      if (IsFewRows(2, cols) != IsFewRows(capacity, cols)) continue;
+                                         {20, 9},
+                                         {70, 20}}) {
+      const bool is_many = IsManyRows(capacity, rows, cols);
+      if (!is_many && IsFewRows(2, cols) != IsFewRows(capacity, cols)) continue;
+      const auto& alone = is_many ? many : few;
       const std::vector<float> got =
           Run(x, weight.data(), {capacity, live, rows, cols});
       for (int64_t r = 0; r < live; ++r) {
@@ -193,7 +209,7 @@ TEST_F(FloatProductsTest, ARowDependsOnNothingBesideIt) {
 TEST_F(FloatProductsTest, ASingleOneGivesTheInput) {
   Numbers numbers(105);
   for (int64_t cols : {512, 2048, 4096}) {
-    for (int64_t capacity : {1, 2, 5, 8}) {
+    for (int64_t capacity : {1, 2, 5, 8, 45}) {
       const ProductShape shape = {capacity, capacity, 61, cols};
       SCOPED_TRACE(NameOf(shape));
       std::vector<float> ones(static_cast<size_t>(shape.rows * cols), 0.0f);
@@ -246,6 +262,7 @@ TEST_F(FloatProductsTest, TheLastRowIsTheLastLiveOne) {
   for (const ProductShape& shape : {ProductShape{1, 1, 300, 2048},
                                     {6, 4, 300, 2048},
                                     {70, 65, 31, 44},
+                                    {70, 65, 31, 128},
                                     {9, 0, 20, 2048},
                                     {5, 3, 20, 96, DType::kF32}}) {
     SCOPED_TRACE(NameOf(shape));

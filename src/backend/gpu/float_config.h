@@ -1,7 +1,7 @@
 #pragma once
 // Which kernel computes products of f32 inputs, from shapes and dtypes alone
-// (contract N3). DotWarps and IsFewRows alone are a matter of bits, and follow
-// from the length and the number of rows: the rest is speed. Host only, no
+// (contract N3). DotWarps, IsFewRows and IsManyRows alone are a matter of bits,
+// and follow from lengths and numbers of rows: the rest is speed. Host only, no
 // device needed.
 
 #include <array>
@@ -26,6 +26,12 @@ constexpr int ExpertDotWarps(int64_t cols) { return cols > 4096 ? 8 : 1; }
 inline constexpr int64_t kFewColumns = 2048;
 constexpr bool IsFewRows(int64_t capacity, int64_t cols) {
   return capacity >= 2 && capacity <= 8 && cols == kFewColumns;
+}
+
+/// Whether many rows of whole bf16 weights meet on the tensor cores
+/// (sm80_many_rows.cu), another order again; `rows` of the weights.
+constexpr bool IsManyRows(int64_t capacity, int64_t rows, int64_t cols) {
+  return capacity > 8 && rows >= 16 && cols > 0 && cols % 64 == 0;
 }
 
 /// Products of the same input rows in one launch.

@@ -7,6 +7,7 @@
 #include "backend/gpu/float_config.h"
 #include "backend/gpu/float_products.cuh"
 #include "backend/gpu/float_products.h"
+#include "backend/gpu/many_rows.h"
 #include "backend/gpu/product.h"
 
 namespace signet::backend::gpu {
@@ -49,6 +50,7 @@ Status MultiplyFloats(Stream stream, int num_sms,
                       const FloatProducts& products) {
   if (TakesOneRow(products)) return MultiplyOneRow(stream, num_sms, products);
   if (TakesFewRows(products)) return MultiplyFewRows(stream, num_sms, products);
+  if (TakesManyRows(products)) return MultiplyManyRows(stream, products);
   const FloatDesc desc = Describe(products, num_sms);
   const FloatConfig config = ChooseFloat(desc);
   if (config.blocks == 0 || config.batches == 0) return kOk;

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "backend/gpu/bf16_parts.cuh"
 #include "backend/gpu/dot.cuh"
 #include "backend/gpu/few_rows.h"
 #include "backend/gpu/float_config.h"
@@ -20,10 +21,10 @@ namespace {
 
 constexpr int kThreads = 512;
 constexpr int kWarps = kThreads / kWarpSize;
-constexpr int kRows = 8;        // of the input, at most
-constexpr int kTileRows = 16;   // of weights
-constexpr int kChunk = 32;      // elements of a row, 16 bytes a lane
-constexpr int kParts = 3;       // bf16 numbers of an f32 one
+constexpr int kRows = 8;       // of the input, at most
+constexpr int kTileRows = 16;  // of weights
+constexpr int kChunk = 32;     // elements of a row, 16 bytes a lane
+constexpr int kParts = kBF16Parts;
 constexpr int kInFlight = 8;    // chunks of a tile that a warp loads ahead
 constexpr int kRowStride = 20;  // of a warp's sums: no two lanes on one bank
 constexpr int kSums = kRows * kRowStride;
@@ -122,15 +123,6 @@ struct Weights {
   }
 };
 
-/// Cuts x into bf16 numbers that add up to it, the largest first.
-__device__ __forceinline__ void Cut(float x, uint32_t (&bits)[kParts]) {
-#pragma unroll
-  for (int p = 0; p < kParts; ++p) {
-    bits[p] = __float_as_uint(x) & 0xffff0000u;
-    x = __fsub_rn(x, __uint_as_float(bits[p]));
-  }
-}
-
 /// Factors of the norms of rows, from the squares of their octets, in the order
 /// of Norm. All threads call it.
 template <typename Shape>
@@ -209,20 +201,15 @@ __device__ __forceinline__ void BringRows(const FewArgs& args, const float* x,
     const float values[8] = {octet.low.x,  octet.low.y,  octet.low.z,
                              octet.low.w,  octet.high.x, octet.high.y,
                              octet.high.z, octet.high.w};
-    uint32_t words[kParts][4];
+    uint32_t words[4][kParts];
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      uint32_t low[kParts];
-      uint32_t high[kParts];
-      Cut(values[2 * j], low);
-      Cut(values[2 * j + 1], high);
-#pragma unroll
-      for (int p = 0; p < kParts; ++p) words[p][j] = low[p] >> 16 | high[p];
+      CutPair(values[2 * j], values[2 * j + 1], words[j]);
     }
 #pragma unroll
     for (int p = 0; p < kParts; ++p) {
       fragments[p * Shape::kFragments + q / 4 * kWarpSize + row * 4 + q % 4] =
-          make_uint4(words[p][0], words[p][1], words[p][2], words[p][3]);
+          make_uint4(words[0][p], words[1][p], words[2][p], words[3][p]);
     }
   }
   __syncthreads();
