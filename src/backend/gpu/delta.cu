@@ -1,10 +1,12 @@
-// The gated delta rule token by token: a block keeps a slice of one head's
-// state in registers. kChunked is, for now, the same recurrence over the rows
-// of the call, so its bits do not depend on how a sequence is cut into calls,
-// and DeltaRuleArgs::scratch stays unused.
+// The gated delta rule: by chunks where DeltaConfig says so, else token by
+// token, a block with a slice of one head's state in registers. The latter is
+// kChunked, too, for heads the chunked kernels are not made for: the same
+// recurrence over the rows of the call. DeltaRuleArgs::scratch, planned for the
+// CPU's chunks, stays unused.
 
 #include "backend/gpu/delta.cuh"
 #include "backend/gpu/gpu_kernels.h"
+#include "backend/gpu/sm80_delta_chunk.cuh"
 #include "backend/gpu/stored_bits.cuh"
 
 namespace signet::backend::gpu {
@@ -104,18 +106,38 @@ Kernel KernelOf(const DeltaConfig& config) {
   }
 }
 
+// Launches that leave chunks for each other in `scratch`.
+Status RunChunks(Stream stream, const DeltaRuleArgs& args,
+                 const DeltaConfig& config, void* scratch) {
+  ChunkSegment segment;
+  segment.count = config.chunks;
+  segment.keys = static_cast<ChunkKeys*>(scratch);
+  segment.heads = reinterpret_cast<ChunkHead*>(segment.keys +
+                                               config.chunks * args.key_heads);
+  for (int64_t i = 0; i < config.segments; ++i) {
+    segment.first = i * config.chunks;
+    Status status = MakeTriangles(stream, args, segment);
+    if (status != kOk) return status;
+    status = WalkChunks(stream, args, segment, config.slices);
+    if (status != kOk) return status;
+  }
+  return kOk;
+}
+
 }  // namespace
 
 void GpuKernels::DeltaRule(LaunchKey, const DeltaRuleArgs& args) {
-  const DeltaConfig config = ConfigOf(
-      DeltaDesc{.form = args.form,
-                .capacity = args.rows.capacity,
-                .value_heads = args.value_heads,
-                .key_dim = args.key_dim,
-                .value_dim = args.value_dim,
-                .aligned = Aligned16({args.qkv, args.state, args.out})});
-  if (config.streamed) {
-    Check(StreamDelta(stream_, args, config.slices));
+  const DeltaConfig config =
+      ConfigOf(DeltaDesc{.form = args.form,
+                         .capacity = args.rows.capacity,
+                         .key_heads = args.key_heads,
+                         .value_heads = args.value_heads,
+                         .key_dim = args.key_dim,
+                         .value_dim = args.value_dim,
+                         .aligned = Aligned16({args.qkv, args.state, args.out}),
+                         .scratch_bytes = kSplitBytes});
+  if (config.chunks > 0) {
+    Check(RunChunks(stream_, args, config, scratch_));
     return;
   }
   const dim3 grid(static_cast<unsigned>(config.slices),

@@ -41,12 +41,14 @@ struct DeltaGate {
   float decay;
 };
 
-/// From the token's b and a, and the head's a_log and dt_bias.
+/// From the token's a, and the head's a_log and dt_bias.
+__device__ inline float LogDecayOf(float a, float a_log, float dt_bias) {
+  return __fmul_rn(-Exp(a_log), Softplus(__fadd_rn(a, dt_bias)));
+}
+/// From its b as well.
 __device__ inline DeltaGate GateOf(float b, float a, float a_log,
                                    float dt_bias) {
-  const float log_decay =
-      __fmul_rn(-Exp(a_log), Softplus(__fadd_rn(a, dt_bias)));
-  return {Sigmoid(b), DecayOf(log_decay)};
+  return {Sigmoid(b), DecayOf(LogDecayOf(a, a_log, dt_bias))};
 }
 
 /// What the raw query and key of a token are multiplied by, and the product of
@@ -142,8 +144,5 @@ __device__ inline float StepColumn(float (&s)[kRows], const float* q,
   }
   return OutputOf(gate, factors.qk, delta, sum.y);
 }
-
-/// delta_stream.cu: the chunked form of DeltaConfig::streamed.
-Status StreamDelta(Stream stream, const DeltaRuleArgs& args, int64_t slices);
 
 }  // namespace signet::backend::gpu

@@ -1,11 +1,16 @@
 #include "backend/gpu/delta_config.h"
 
+#include <algorithm>
+
 namespace signet::backend::gpu {
 namespace {
 
 // Head dimensions the fast kernels are made for.
 constexpr int64_t kFastDim = 128;
 constexpr int64_t kFastTaps = 4;
+// The most chunks side by side: what one launch leaves for the next, 2 MiB a
+// chunk of 16 key heads and 32 value heads, still stays in the L2 cache.
+constexpr int64_t kMostChunks = 16;
 // The most blocks of a cluster that every Hopper device grants.
 constexpr int64_t kMaxCluster = 8;
 
@@ -36,8 +41,17 @@ DeltaConfig ConfigOf(const DeltaDesc& desc) {
   }
   config.whole = desc.key_dim == int64_t{config.rows_per_warp} * kDeltaWarps &&
                  desc.value_dim % kDeltaColumns == 0;
-  config.streamed = desc.form == DeltaForm::kChunked && desc.aligned &&
-                    desc.key_dim == kFastDim && config.whole;
+  if (desc.form == DeltaForm::kChunked && desc.aligned &&
+      desc.key_dim == kDeltaChunkKeys && desc.value_dim % kDeltaColumns == 0) {
+    const int64_t chunks = CeilDivide(desc.capacity, kDeltaChunkTokens);
+    config.chunks = std::min(
+        {chunks, kMostChunks,
+         desc.scratch_bytes / (desc.key_heads * kDeltaChunkKeyBytes +
+                               desc.value_heads * kDeltaChunkHeadBytes)});
+    if (config.chunks > 0) {
+      config.segments = CeilDivide(chunks, config.chunks);
+    }
+  }
   return config;
 }
 

@@ -7,6 +7,7 @@
 #include <initializer_list>
 
 #include "backend/kernels.h"
+#include "tensor/delta_chunk.h"
 
 namespace signet::backend::gpu {
 
@@ -44,16 +45,20 @@ ConvConfig ConfigOf(const ConvDesc& desc);
 struct DeltaDesc {
   DeltaForm form = DeltaForm::kRecurrent;
   int64_t capacity = 0;
+  int64_t key_heads = 0;
   int64_t value_heads = 0;
   int64_t key_dim = 0;
   int64_t value_dim = 0;
   bool aligned = false;
+  int64_t scratch_bytes = 0;  // of the kernels, not of the program
 };
 
 struct DeltaConfig {
-  /// The kernel for long sequences of heads of 128 keys, else the one of any
-  /// shape.
-  bool streamed = false;
+  /// The kernels of chunks of kDeltaChunkTokens, for heads of 128 keys: how
+  /// many chunks they work side by side. 0: token by token, any shape.
+  int64_t chunks = 0;
+  int64_t segments = 0;  // of so many chunks, one after the other
+  // Token by token:
   int rows_per_warp = 0;  // state rows: 4, 16, 32 or 64 for each of 8 warps
   bool whole = false;     // no row or column is masked
   int64_t slices = 0;     // of kDeltaColumns columns of a head
@@ -64,6 +69,15 @@ struct DeltaConfig {
 inline constexpr int kDeltaWarps = 8;
 /// Columns of a slice of the state.
 inline constexpr int kDeltaColumns = 32;
+/// The chunk of the chunked kernels, their key_dim, and the scratch of a chunk
+/// for each key head (queries and keys) and each value head (two triangles of
+/// ten tiles, three vectors).
+inline constexpr int kDeltaChunkTokens = tensor::kDeltaChunk;
+inline constexpr int kDeltaChunkKeys = 128;
+inline constexpr int64_t kDeltaChunkKeyBytes =
+    2 * 2 * 2 * kDeltaChunkTokens * kDeltaChunkKeys;
+inline constexpr int64_t kDeltaChunkHeadBytes =
+    2 * 10 * 2 * 2 * 16 * 16 + 3 * 4 * kDeltaChunkTokens;
 
 DeltaConfig ConfigOf(const DeltaDesc& desc);
 

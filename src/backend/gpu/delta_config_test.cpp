@@ -53,30 +53,57 @@ TEST(DeltaConfigTest, RowsAndColumnsAreCovered) {
   }
 }
 
-TEST(DeltaConfigTest, LongSequencesOfUsualHeadsAreStreamed) {
+TEST(DeltaConfigTest, SequencesOfUsualHeadsAreChunked) {
   DeltaDesc desc = {.form = DeltaForm::kChunked,
                     .capacity = 2048,
+                    .key_heads = 16,
                     .value_heads = 32,
                     .key_dim = 128,
                     .value_dim = 128,
-                    .aligned = true};
-  EXPECT_TRUE(ConfigOf(desc).streamed);
+                    .aligned = true,
+                    .scratch_bytes = int64_t{60} << 20};
+  EXPECT_EQ(ConfigOf(desc).chunks, 16);
+  EXPECT_EQ(ConfigOf(desc).segments, 2);
   EXPECT_EQ(ConfigOf(desc).slices, 4);
   EXPECT_EQ(ConfigOf(desc).calls, 1);
-  // The same for a call of any size: bits do not depend on it.
+  // Chunked for a call of any size: bits do not depend on it.
   desc.capacity = 1;
-  EXPECT_TRUE(ConfigOf(desc).streamed);
-  desc.value_dim = 48;
-  EXPECT_FALSE(ConfigOf(desc).streamed);
-  desc.value_dim = 128;
-  desc.key_dim = 64;
-  EXPECT_FALSE(ConfigOf(desc).streamed);
-  desc.key_dim = 128;
-  desc.aligned = false;
-  EXPECT_FALSE(ConfigOf(desc).streamed);
-  desc.aligned = true;
-  desc.form = DeltaForm::kRecurrent;
-  EXPECT_FALSE(ConfigOf(desc).streamed);
+  EXPECT_EQ(ConfigOf(desc).chunks, 1);
+  EXPECT_EQ(ConfigOf(desc).segments, 1);
+  desc.capacity = 2048;
+  std::array<DeltaDesc, 4> others = {desc, desc, desc, desc};
+  others[0].value_dim = 48;
+  others[1].key_dim = 64;
+  others[2].aligned = false;
+  others[3].form = DeltaForm::kRecurrent;
+  for (const DeltaDesc& other : others) {
+    EXPECT_EQ(ConfigOf(other).chunks, 0);
+  }
+}
+
+TEST(DeltaConfigTest, SegmentsFitTheScratchAndCoverTheRows) {
+  for (const int64_t key_heads : {1, 3, 16, 64, 2048}) {
+    for (const int64_t capacity : {1, 64, 65, 1000, 8192}) {
+      const DeltaDesc desc = {.form = DeltaForm::kChunked,
+                              .capacity = capacity,
+                              .key_heads = key_heads,
+                              .value_heads = 2 * key_heads,
+                              .key_dim = 128,
+                              .value_dim = 64,
+                              .aligned = true,
+                              .scratch_bytes = int64_t{60} << 20};
+      const DeltaConfig config = ConfigOf(desc);
+      // Too many heads for one chunk.
+      EXPECT_EQ(config.chunks == 0, key_heads == 2048);
+      if (config.chunks == 0) continue;
+      EXPECT_LE(config.chunks * key_heads *
+                    (kDeltaChunkKeyBytes + 2 * kDeltaChunkHeadBytes),
+                desc.scratch_bytes);
+      const int64_t rows = config.chunks * kDeltaChunkTokens;
+      EXPECT_GE(config.segments * rows, capacity);
+      EXPECT_LT((config.segments - 1) * rows, capacity);
+    }
+  }
 }
 
 TEST(DeltaMixConfigTest, AClusterHoldsAllThatReadAKeyHead) {

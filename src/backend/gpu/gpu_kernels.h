@@ -15,8 +15,9 @@ namespace signet::backend::gpu {
 class GpuKernels final : public Kernels, public FusedKernels {
  public:
   /// `stream` must outlive the kernels; `num_sms` multiprocessors. `scratch` is
-  /// memory that no program sees, kScratchBytes of it: for split sums, and at
-  /// its end for what the launches of one block tell each other.
+  /// memory that no program sees, kScratchBytes of it: for split sums and the
+  /// chunks of the delta rule, and at its end for what the launches of one
+  /// block tell each other.
   GpuKernels(Stream stream, int num_sms, void* scratch)
       : stream_(stream), num_sms_(num_sms), scratch_(scratch) {}
 

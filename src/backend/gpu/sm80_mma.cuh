@@ -19,6 +19,11 @@ __device__ inline void StartCopy16(uint32_t to, const void* from, bool valid) {
       "l"(from), "r"(bytes)
       : "memory");
 }
+/// The same of 4 bytes.
+__device__ inline void StartCopy4(uint32_t to, const void* from) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(from)
+               : "memory");
+}
 /// Closes the group of copies started since the last call; it may be empty.
 __device__ inline void EndCopyGroup() {
   asm volatile("cp.async.commit_group;" ::: "memory");
@@ -29,11 +34,26 @@ __device__ inline void WaitCopyGroups() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
+/// Waits for `threads` of the block, whole warps, at barrier `id` (1 ... 15; 0
+/// is that of __syncthreads).
+__device__ inline void WaitAtBarrier(int id, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
 /// Four 8 x 8 matrices of 16-bit elements: lane i gives the address of row
 /// i % 8 of matrix i / 8 and receives elements (g, 2q), (g, 2q + 1) of each.
 __device__ inline void LoadFragments(uint32_t (&r)[4], uint32_t address) {
   asm volatile(
       "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+      : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+      : "r"(address)
+      : "memory");
+}
+
+/// The same of matrices that are read turned: elements (2q, g), (2q + 1, g).
+__device__ inline void LoadFragmentsTurned(uint32_t (&r)[4], uint32_t address) {
+  asm volatile(
+      "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
       : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
       : "r"(address)
       : "memory");
@@ -50,6 +70,28 @@ __device__ inline void MultiplyTile(float (&d)[4], uint32_t a0, uint32_t a1,
       "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
       : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+
+/// The same of f16.
+__device__ inline void MultiplyHalfTile(float (&d)[4], const uint32_t (&a)[4],
+                                        uint32_t b0, uint32_t b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+/// d = a b, likewise.
+__device__ inline void MultiplyHalfTileAlone(float (&d)[4],
+                                             const uint32_t (&a)[4],
+                                             uint32_t b0, uint32_t b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %10, %10, %10};"
+      : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1),
+        "f"(0.0f));
 }
 
 /// 16 bytes of weights that are read once; zeros, unread, if not `valid`.
