@@ -88,6 +88,7 @@ struct StridedRows {
 struct CommittedTable {
   const ExpertPointers* experts = nullptr;   // [E_r]
   const int32_t* global_to_local = nullptr;  // [E]
+  ExpertLayout layout;                       // where kernels can use it
 };
 
 /// Called with the bytes that Copy has brought over so far.

@@ -51,6 +51,19 @@ struct ExpertPointers {
   const void* down = nullptr;  // [H, I]
 };
 
+/// Matrices of one kind that lie at one distance: that of local expert e begins
+/// `apart` * e bytes after the first. Null where they lie otherwise, or nobody
+/// looked.
+struct ExpertMatrices {
+  const void* first = nullptr;
+  int64_t apart = 0;
+};
+struct ExpertLayout {
+  ExpertMatrices gate;
+  ExpertMatrices up;
+  ExpertMatrices down;
+};
+
 /// The experts a rank holds.
 struct ExpertTableView {
   const ExpertPointers* experts = nullptr;   // [num_local]
@@ -62,6 +75,7 @@ struct ExpertTableView {
   tensor::DType gate_dtype = tensor::DType::kBF16;
   tensor::DType up_dtype = tensor::DType::kBF16;
   tensor::DType down_dtype = tensor::DType::kBF16;
+  ExpertLayout layout;  // known to the host too
 };
 
 /// The paged KV cache of one layer. Token `p` of slot `s` lies in page

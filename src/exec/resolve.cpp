@@ -68,7 +68,8 @@ backend::ExpertTableView Binder::Experts(BufferId id) const {
           .width = view->local_width,
           .gate_dtype = view->gate_up_dtype,
           .up_dtype = view->gate_up_dtype,
-          .down_dtype = view->down_dtype};
+          .down_dtype = view->down_dtype,
+          .layout = table->committed.layout};
 }
 
 backend::KvView Binder::Cache(BufferId k, BufferId v,

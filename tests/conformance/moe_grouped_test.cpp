@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/gpu/expert_layout.h"
 #include "backend/kernel_bench.h"
 #include "tests/conformance/grouped_testing.h"
 #include "tests/conformance/product_testing.h"
@@ -129,10 +130,22 @@ class GroupedTest : public ProductTest {
 
   Outputs RunGpu(const Experts& experts, const Call& call,
                  const HostGrouped& grouped) {
-    const Block& block = experts.block();
-    DeviceArray<ExpertPointers> table(
-        experts.TablesFor(call.map, call.routing.ids, grouped.num_local)
-            .device);
+    return RunPointers(
+        experts.TablesFor(call.map, call.routing.ids, grouped.num_local).device,
+        experts.block(), call, grouped, false);
+  }
+  /// `known`: told where all experts lie.
+  Outputs RunTable(const std::vector<ExpertPointers>& experts,
+                   const Block& block, const Call& call, bool known) {
+    return RunPointers(experts, block, call,
+                       HostGrouped(cpu(), call.routing, call.capacity,
+                                   call.tile_rows, call.map),
+                       known);
+  }
+  Outputs RunPointers(const std::vector<ExpertPointers>& experts,
+                      const Block& block, const Call& call,
+                      const HostGrouped& grouped, bool known) {
+    DeviceArray<ExpertPointers> table(experts);
     DeviceArray<int32_t> map(call.map);
     DeviceArray<int32_t> sorted_slot(grouped.sorted_slot);
     DeviceArray<int32_t> tile_expert(grouped.tile_expert);
@@ -145,6 +158,7 @@ class GroupedTest : public ProductTest {
     ExpertTableView view = View(block, grouped.num_local);
     view.experts = table.data();
     view.global_to_local = map.data();
+    if (known) view.layout = LayoutOf(experts);
     kernels().GroupedGateUp(KernelBench::Launch(),
                             {.rows = rows.view(),
                              .top_k = call.routing.top_k,
@@ -369,13 +383,74 @@ TEST_F(GroupedTest, FlagshipDecodeMatchesTheCpu) {
   }
 }
 
+// Most tokens at one expert: runs of many tiles, cut into parts of every
+// number of tiles.
+TEST_F(GroupedTest, LongRunsMatchTheCpu) {
+  Numbers numbers(17);
+  const Block block = {.num_experts = 4, .hidden = 200, .width = 136};
+  const Experts experts(numbers, block, block.num_experts);
+  for (int64_t tile_rows : {32, 64, 128}) {
+    for (int64_t live : {250, 263, 330, 460, 700, 1300}) {
+      Routing routing = RandomRouting(numbers, live, 2, 4);
+      for (int64_t t = 0; t < live; ++t) {
+        if (t % 7 == 0) continue;
+        routing.ids[static_cast<size_t>(2 * t)] = 2;
+        routing.ids[static_cast<size_t>(2 * t + 1)] = t % 2 == 0 ? 1 : 3;
+      }
+      Check(experts, MakeCall(numbers, block, routing, live + 5, tile_rows,
+                              OwnedRange(4, 0, 4)));
+    }
+  }
+}
+
+// The copy engine brings the matrices of experts at one distance, threads all
+// others.
+TEST_F(GroupedTest, WhatBringsTheWeightsChangesNoBit) {
+  Numbers numbers(20);
+  for (const auto& [hidden, width] :
+       std::vector<std::pair<int64_t, int64_t>>{{200, 136}, {64, 72}, {8, 8}}) {
+    const Block block = {.num_experts = 6, .hidden = hidden, .width = width};
+    const int64_t count = hidden * width;
+    Stored all(numbers, DType::kBF16, 3 * block.num_experts * count);
+    const auto* data = static_cast<const uint16_t*>(all.data());
+    std::vector<ExpertPointers> table;
+    for (int64_t e = 0; e < block.num_experts; ++e) {
+      const uint16_t* own = data + 3 * e * count;
+      table.push_back({own, own + count, own + 2 * count});
+    }
+    for (int64_t tile_rows : {32, 64, 128}) {
+      for (int64_t live : {40, 700}) {
+        const Call call = MakeCall(
+            numbers, block, RandomRouting(numbers, live, 2, block.num_experts),
+            live, tile_rows, OwnedRange(6, 0, 6));
+        const Outputs copied = RunTable(table, block, call, false);
+        const Outputs boxes = RunTable(table, block, call, true);
+        EXPECT_TRUE(SameBits(copied.gate_up, boxes.gate_up));
+        EXPECT_TRUE(SameBits(copied.down, boxes.down));
+      }
+    }
+  }
+}
+
+// More tiles than a block lists.
+TEST_F(GroupedTest, VeryManyTilesMatchTheCpu) {
+  Numbers numbers(18);
+  const Block block = {.num_experts = 3, .hidden = 16, .width = 8};
+  const Experts experts(numbers, block, block.num_experts);
+  Check(experts, MakeCall(numbers, block, RandomRouting(numbers, 40000, 2, 3),
+                          40000, 32, OwnedRange(3, 0, 3)));
+}
+
 TEST_F(GroupedTest, FlagshipPrefillMatchesTheCpu) {
   Numbers numbers(16);
   const Block block = {.num_experts = 256, .hidden = 2048, .width = 512};
   const Experts experts(numbers, block, 5);
   for (int64_t tile_rows : {64, 128}) {
-    Check(experts, MakeCall(numbers, block, RandomRouting(numbers, 700, 8, 256),
-                            768, tile_rows, OwnedRange(256, 0, 256)));
+    for (int64_t live : {700, 2048}) {
+      Check(experts,
+            MakeCall(numbers, block, RandomRouting(numbers, live, 8, 256), live,
+                     tile_rows, OwnedRange(256, 0, 256)));
+    }
   }
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backend/gpu/delay.h"
+#include "backend/gpu/expert_layout.h"
 #include "backend/gpu/gpu_kernels.h"
 #include "backend/gpu/mirror.h"
 #include "backend/gpu/vendor.h"
@@ -147,7 +148,8 @@ class GpuDevice final : public HostDevice {
                      cudaMemcpyHostToDevice));
     SIGNET_RETURN_IF_ERROR(Failure("cannot commit a table of experts"));
     return CommittedTable{reinterpret_cast<const ExpertPointers*>(table),
-                          reinterpret_cast<const int32_t*>(map)};
+                          reinterpret_cast<const int32_t*>(map),
+                          LayoutOf(experts)};
   }
 
   void Feed(LaunchKey, std::span<const MirrorPart> parts) override {

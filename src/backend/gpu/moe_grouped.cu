@@ -1,6 +1,7 @@
 // Grouped expert products: the tiles of the grouped order against the matrices
 // of their experts.
 
+#include <algorithm>
 #include <cstdint>
 
 #include "backend/gpu/gpu_kernels.h"
@@ -19,6 +20,7 @@ Operands GroupedOperands(const Args& args, const InputView& x, int64_t cols) {
       .x = x.data,
       .cols = cols,
       .experts = args.table.experts,
+      .num_experts = args.table.num_local,
       .tile_expert = args.tile_expert,
       .sorted_slot = args.sorted_slot,
       .num_tiles = static_cast<int>(args.max_rows / args.tile_rows),
@@ -27,12 +29,16 @@ Operands GroupedOperands(const Args& args, const InputView& x, int64_t cols) {
 }
 
 // Packed weights meet rounded inputs on the tensor cores, all else is portable.
-Status MultiplyGrouped(Stream stream, int num_sms, const InputView& x,
-                       tensor::DType weight_dtype, const Operands& op) {
+template <typename Args>
+Status MultiplyGrouped(Stream stream, int num_sms, const Args& args,
+                       const InputView& x, tensor::DType weight_dtype,
+                       const Operands& op) {
   const bool packed = x.dtype == tensor::DType::kBF16 &&
                       weight_dtype == tensor::DType::kBF16 &&
                       op.cols % 8 == 0 && IsAligned16(x.data);
   const ProductConfig config = ConfigOf(GroupedDesc{
+      .rows_per_expert =
+          args.max_rows / std::max<int64_t>(args.table.num_local, 1),
       .tile_rows = op.tile_rows,
       .matrix_rows = op.matrix_rows,
       .cols = op.cols,
@@ -51,15 +57,18 @@ void GpuKernels::GroupedGateUp(LaunchKey, const GroupedGateUpArgs& args) {
   op.matrix_rows = table.width;
   op.out = args.y;
   op.out_stride = 2 * table.width;
+  op.layout = {table.layout.gate, table.layout.up};
   if (table.gate_dtype == table.up_dtype) {
     op.num_matrices = 2;
-    Check(MultiplyGrouped(stream_, num_sms_, args.x, table.gate_dtype, op));
+    Check(
+        MultiplyGrouped(stream_, num_sms_, args, args.x, table.gate_dtype, op));
     return;
   }
-  Check(MultiplyGrouped(stream_, num_sms_, args.x, table.gate_dtype, op));
+  Check(MultiplyGrouped(stream_, num_sms_, args, args.x, table.gate_dtype, op));
   op.matrix = Matrix::kUp;
+  op.layout = {table.layout.up};
   op.out = args.y + table.width;
-  Check(MultiplyGrouped(stream_, num_sms_, args.x, table.up_dtype, op));
+  Check(MultiplyGrouped(stream_, num_sms_, args, args.x, table.up_dtype, op));
 }
 
 void GpuKernels::GroupedDown(LaunchKey, const GroupedDownArgs& args) {
@@ -67,9 +76,11 @@ void GpuKernels::GroupedDown(LaunchKey, const GroupedDownArgs& args) {
   Operands op = GroupedOperands(args, args.act, table.width);
   op.matrix = Matrix::kDown;
   op.matrix_rows = table.hidden;
+  op.layout = {table.layout.down};
   op.out = args.y;
   op.out_stride = table.hidden;
-  Check(MultiplyGrouped(stream_, num_sms_, args.act, table.down_dtype, op));
+  Check(
+      MultiplyGrouped(stream_, num_sms_, args, args.act, table.down_dtype, op));
 }
 
 }  // namespace signet::backend::gpu

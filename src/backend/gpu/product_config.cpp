@@ -62,10 +62,30 @@ TileConfig DenseTiles(const DenseDesc& desc) {
   return config;
 }
 
+/// More rows than clusters of small tiles are good for.
+constexpr int64_t kManyRows = 128;
+
+/// Tall tiles read less of the weights again, but the last turn of blocks may
+/// leave more multiprocessors idle.
+WarpgroupConfig DenseWarpgroups(const DenseDesc& desc) {
+  const auto turns = [&](int64_t rows) {
+    const int64_t tiles =
+        CeilDiv(desc.rows, rows) * CeilDiv(desc.matrix_rows, kWarpgroupColumns);
+    return CeilDiv(tiles, kSms);
+  };
+  // A turn of tall tiles takes nearly two of low ones.
+  const bool tall = 7 * turns(256) <= 4 * turns(128);
+  return {.rows = tall ? 256 : 128};
+}
+
 }  // namespace
 
 ProductConfig ConfigOf(const DenseDesc& desc) {
   if (!desc.packed) return {.family = ProductFamily::kPortable};
+  if (desc.rows > kManyRows) {
+    return {.family = ProductFamily::kWarpgroups,
+            .warpgroups = DenseWarpgroups(desc)};
+  }
   if (desc.rows <= kSkinnyTokens) {
     return {.family = ProductFamily::kSkinny, .skinny = DenseSkinny(desc)};
   }
@@ -86,6 +106,11 @@ ProductConfig ConfigOf(const GroupedDesc& desc) {
       skinny.warps *= 2;
     }
     return {.family = ProductFamily::kSkinny, .skinny = skinny};
+  }
+  // A part is whole tiles.
+  if (kManyRows % desc.tile_rows == 0) {
+    return {.family = ProductFamily::kWarpgroups,
+            .warpgroups = {.rows = desc.rows_per_expert > 160 ? 256 : 128}};
   }
   const bool wide = desc.matrix_rows > 128;
   const bool low = desc.tile_rows <= 64;

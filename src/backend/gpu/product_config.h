@@ -55,12 +55,21 @@ struct TileConfig {
   bool operator==(const TileConfig&) const = default;
 };
 
-enum class ProductFamily { kSkinny, kTiles, kPortable };
+/// Many rows on Hopper: up to `rows` of them meet kWarpgroupColumns rows of
+/// weights in a block.
+inline constexpr int kWarpgroupColumns = 128;
+struct WarpgroupConfig {
+  int rows = 256;  // 128 or 256
+  bool operator==(const WarpgroupConfig&) const = default;
+};
+
+enum class ProductFamily { kSkinny, kTiles, kWarpgroups, kPortable };
 
 struct ProductConfig {
   ProductFamily family = ProductFamily::kPortable;
   SkinnyConfig skinny = {};
   TileConfig tiles = {};
+  WarpgroupConfig warpgroups = {};
   bool operator==(const ProductConfig&) const = default;
 };
 
@@ -73,6 +82,7 @@ struct DenseDesc {
 ProductConfig ConfigOf(const DenseDesc& desc);
 
 struct GroupedDesc {
+  int64_t rows_per_expert = 0;  // were the routes balanced, padding included
   int64_t tile_rows = 0;
   int64_t matrix_rows = 0;  // of one matrix
   int64_t cols = 0;

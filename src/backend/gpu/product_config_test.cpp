@@ -24,6 +24,10 @@ void ExpectSound(const ProductConfig& config) {
     EXPECT_TRUE(cluster == 1 || cluster == 2 || cluster == 4 || cluster == 8);
     EXPECT_LE(cluster, MaxCluster(config.tiles.shape));
   }
+  if (config.family == ProductFamily::kWarpgroups) {
+    const int rows = config.warpgroups.rows;
+    EXPECT_TRUE(rows == 128 || rows == 256);
+  }
 }
 
 TEST(ProductConfigTest, EveryShapeHasAKernelThatTakesIt) {
@@ -38,7 +42,8 @@ TEST(ProductConfigTest, EveryShapeHasAKernelThatTakesIt) {
         });
         ExpectSound(dense);
         EXPECT_EQ(dense.family, rows <= kSkinnyTokens ? ProductFamily::kSkinny
-                                                      : ProductFamily::kTiles);
+                                : rows <= 128         ? ProductFamily::kTiles
+                                              : ProductFamily::kWarpgroups);
         const ProductConfig grouped = ConfigOf(GroupedDesc{
             .tile_rows = rows,
             .matrix_rows = matrix_rows,
@@ -48,6 +53,15 @@ TEST(ProductConfigTest, EveryShapeHasAKernelThatTakesIt) {
         ExpectSound(grouped);
         // What a rank holds of the experts must change no order of a sum.
         EXPECT_EQ(grouped.tiles.cluster, 1);
+        const ProductConfig more = ConfigOf(GroupedDesc{
+            .rows_per_expert = 1000,
+            .tile_rows = rows,
+            .matrix_rows = matrix_rows,
+            .cols = cols,
+            .packed = true,
+        });
+        ExpectSound(more);
+        EXPECT_EQ(more.family, grouped.family);
       }
     }
   }
@@ -87,22 +101,33 @@ TEST(ProductConfigTest, DecodeOfTheFlagshipFillsTheDevice) {
   }
 }
 
-TEST(ProductConfigTest, PrefillTakesWideTilesAndNoCluster) {
-  const TileConfig wide = {.shape = TileShape::k128x256, .cluster = 1};
+TEST(ProductConfigTest, PrefillTakesTallTilesUnlessTurnsAreFew) {
+  const auto rows_of = [](int64_t rows, int64_t matrix_rows) {
+    return ConfigOf(DenseDesc{.rows = rows,
+                              .matrix_rows = matrix_rows,
+                              .cols = 2048,
+                              .packed = true})
+        .warpgroups.rows;
+  };
   for (int64_t matrix_rows : {2048, 4096, 8192}) {
-    EXPECT_EQ(ConfigOf(DenseDesc{.rows = 2048,
-                                 .matrix_rows = matrix_rows,
-                                 .cols = 2048,
-                                 .packed = true})
-                  .tiles,
-              wide);
+    EXPECT_EQ(rows_of(2048, matrix_rows), 256) << matrix_rows;
+    EXPECT_EQ(rows_of(8192, matrix_rows), 256) << matrix_rows;
   }
-  EXPECT_EQ(ConfigOf(GroupedDesc{.tile_rows = 128,
-                                 .matrix_rows = 512,
-                                 .cols = 2048,
-                                 .packed = true})
-                .tiles,
-            wide);
+  EXPECT_EQ(rows_of(512, 2048), 128);
+}
+
+TEST(ProductConfigTest, ExpertsOfManyRowsTakeTallTiles) {
+  const auto config = [](int64_t rows_per_expert, int64_t tile_rows) {
+    return ConfigOf(GroupedDesc{.rows_per_expert = rows_per_expert,
+                                .tile_rows = tile_rows,
+                                .matrix_rows = 512,
+                                .cols = 2048,
+                                .packed = true});
+  };
+  EXPECT_EQ(config(127, 64).warpgroups.rows, 128);
+  EXPECT_EQ(config(319, 64).warpgroups.rows, 256);
+  // Tiles of which no whole number is a part.
+  EXPECT_EQ(config(319, 160).family, ProductFamily::kTiles);
 }
 
 }  // namespace

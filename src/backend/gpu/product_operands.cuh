@@ -11,6 +11,8 @@ namespace signet::backend::gpu {
 /// Rows of x against rows of one weight matrix.
 struct Panel {
   const void* matrix = nullptr;
+  int index = 0;             // of the part, or among an expert's matrices
+  int expert = 0;            // the local one
   int64_t first_column = 0;  // the first of its rows
   int columns = 0;           // rows of the matrix from there on
   float* out = nullptr;      // of first_column, in row 0
@@ -38,6 +40,7 @@ __device__ inline bool ColumnsOfDense(const Operands& op, int64_t item,
     const int64_t first = item * tile_columns;
     if (first < part.rows) {
       panel->matrix = part.weight;
+      panel->index = p;
       panel->first_column = first;
       panel->columns = static_cast<int>(part.rows - first);
       panel->out = part.out + first;
@@ -47,6 +50,35 @@ __device__ inline bool ColumnsOfDense(const Operands& op, int64_t item,
     item -= TilesOf(static_cast<int>(part.rows), tile_columns);
   }
   return false;
+}
+
+/// Column tile `column_tile` of the matrices of a local expert, that lie side
+/// by side in the output.
+__device__ inline void ColumnsOfExpert(const Operands& op, int expert,
+                                       int column_tile, int tile_columns,
+                                       Panel* panel) {
+  const int per_matrix =
+      TilesOf(static_cast<int>(op.matrix_rows), tile_columns);
+  const int index = column_tile / per_matrix;
+  panel->index = index;
+  panel->expert = expert;
+  panel->first_column =
+      int64_t{column_tile - index * per_matrix} * tile_columns;
+  panel->columns = static_cast<int>(op.matrix_rows - panel->first_column);
+  panel->out = op.out + index * op.matrix_rows + panel->first_column;
+  panel->out_stride = op.out_stride;
+  const ExpertPointers& pointers = op.experts[expert];
+  switch (static_cast<Matrix>(static_cast<int>(op.matrix) + index)) {
+    case Matrix::kGate:
+      panel->matrix = pointers.gate;
+      break;
+    case Matrix::kUp:
+      panel->matrix = pointers.up;
+      break;
+    default:
+      panel->matrix = pointers.down;
+      break;
+  }
 }
 
 /// Rows that a dense product has.
@@ -83,26 +115,9 @@ __device__ inline bool FindPanel(const Operands& op, int64_t item,
   if (tile >= op.num_tiles) return false;
   const int expert = op.tile_expert[tile];
   if (expert < 0) return false;  // so are all after it
-  const int index = column_tile / per_matrix;
   panel->first_row = int64_t{tile} * op.tile_rows + part * tile_rows;
   panel->rows = min(tile_rows, op.tile_rows - part * tile_rows);
-  panel->first_column =
-      int64_t{column_tile - index * per_matrix} * tile_columns;
-  panel->columns = static_cast<int>(op.matrix_rows - panel->first_column);
-  panel->out = op.out + index * op.matrix_rows + panel->first_column;
-  panel->out_stride = op.out_stride;
-  const ExpertPointers& pointers = op.experts[expert];
-  switch (static_cast<Matrix>(static_cast<int>(op.matrix) + index)) {
-    case Matrix::kGate:
-      panel->matrix = pointers.gate;
-      break;
-    case Matrix::kUp:
-      panel->matrix = pointers.up;
-      break;
-    default:
-      panel->matrix = pointers.down;
-      break;
-  }
+  ColumnsOfExpert(op, expert, column_tile, tile_columns, panel);
   return true;
 }
 

@@ -41,14 +41,17 @@ struct Operands {
   // outputs lie side by side.
   int num_matrices = 1;
   int64_t matrix_rows = 0;
-  const ExpertPointers* experts = nullptr;  // [num_local]
+  const ExpertPointers* experts = nullptr;    // [num_local]
+  std::array<ExpertMatrices, 2> layout = {};  // of the num_matrices
+  int64_t num_experts = 0;                    // num_local
   float* out = nullptr;
   int64_t out_stride = 0;  // elements from one row of out to the next
 
   // Dense rows.
   const int32_t* live = nullptr;  // [1]
   int64_t capacity = 0;
-  bool last_row = false;  // only row *live - 1, to row 0 of out
+  int64_t input_rows = 0;  // of x
+  bool last_row = false;   // only row *live - 1, to row 0 of out
 
   // Grouped rows.
   const int32_t* tile_expert = nullptr;  // [num_tiles], -1 past the end
@@ -81,6 +84,10 @@ Status MultiplySkinny(Stream stream, const SkinnyConfig& config,
 /// x and weights bf16 and packed, many rows a tile.
 Status MultiplyTiles(Stream stream, int num_sms, const TileConfig& config,
                      const Operands& operands);
+/// The same on Hopper, in the order of its own instructions.
+Status MultiplyWarpgroups(Stream stream, int num_sms,
+                          const WarpgroupConfig& config,
+                          const Operands& operands);
 /// Any shape: x f32 or bf16, weights f32, bf16 or f16. Weights that meet bf16
 /// inputs are rounded to bf16.
 Status MultiplyPortable(Stream stream, tensor::DType x_dtype,
@@ -95,6 +102,8 @@ inline Status Multiply(Stream stream, int num_sms, const ProductConfig& config,
       return MultiplySkinny(stream, config.skinny, operands);
     case ProductFamily::kTiles:
       return MultiplyTiles(stream, num_sms, config.tiles, operands);
+    case ProductFamily::kWarpgroups:
+      return MultiplyWarpgroups(stream, num_sms, config.warpgroups, operands);
     case ProductFamily::kPortable:
       break;
   }

@@ -33,6 +33,7 @@ Status MultiplyRounded(Stream stream, int num_sms,
                          .cols = first.weight.cols,
                          .live = first.live,
                          .capacity = first.last_row ? 1 : first.capacity,
+                         .input_rows = first.capacity,
                          .last_row = first.last_row};
     size_t count = 0;
     while (count < products.size() && count < kMaxDenseParts &&
