@@ -25,10 +25,11 @@ class AttentionTest : public GpuKernelTest {};
 // Queries and gates of given rows over a cache.
 class Problem {
  public:
-  Problem(Random& random, PagedCache& cache, int64_t heads, int64_t rows)
+  Problem(Random& random, PagedCache& cache, int64_t heads, int64_t rows,
+          float most_query = 4.0f)
       : cache_(cache),
         heads_(heads),
-        q_(RandomFloats(random, rows * width(), 4.0f)),
+        q_(RandomFloats(random, rows * width(), most_query)),
         q_gate_(RandomFloats(random, rows * 2 * width(), 3.0f)) {}
 
   int64_t width() const { return heads_ * cache_.shape().head_dim; }
@@ -262,6 +263,85 @@ TEST_F(AttentionTest, PrefillAgreesWithDoubleHoweverItIsCut) {
       EXPECT_TRUE(SameBits(pieces, whole));
     }
   }
+}
+
+// The flagship's heads, rows that do and do not fill tiles and blocks, after
+// prefixes that do and do not, in pages that hold whole tiles and that do not.
+// What lies past the last row is NaN. A row has the same bits in another call
+// of fewer rows, and whatever the capacity.
+TEST_F(AttentionTest, PrefillOfWholeGroupsAgreesWithDouble) {
+  Random random(8);
+  for (const Heads& heads :
+       {Heads{16, 2, 256, 64}, Heads{16, 2, 256, 48}, Heads{8, 1, 256, 192},
+        Heads{8, 1, 128, 64}, Heads{20, 1, 128, 24}}) {
+    for (const int32_t start : {0, 1, 77, 191}) {
+      for (const int32_t length : {1, 63, 64, 65, 127, 128, 129, 333}) {
+        SCOPED_TRACE("seed 8, " + Name(heads, DType::kBF16) + " start " +
+                     std::to_string(start) + " length " +
+                     std::to_string(length));
+        PagedCache cache(random, {DType::kBF16, 2, 600, heads.page_size,
+                                  heads.kv_heads, heads.dim});
+        cache.Put(random, 1, 0, start + length);
+        cache.Upload();
+        Problem problem(random, cache, heads.heads, length);
+        TestRows rows = TestRows::One(length, 1, start, length + 23);
+        const std::vector<float> got =
+            problem.Run(kernels(), rows, RowForm::kOneSequence);
+        const std::vector<double> want =
+            problem.Want(rows.slots(), rows.positions(), true);
+        EXPECT_LE(RelativeError(got, std::span<const double>(want)), 2.5e-3);
+        EXPECT_TRUE(
+            SameBits(got, problem.Run(kernels(), rows, RowForm::kOneSequence)));
+        const int32_t first = length / 3;
+        TestRows some =
+            TestRows::One(length - first, 1, start + first, length + 100);
+        EXPECT_TRUE(
+            SameBits(problem.Run(kernels(), some, RowForm::kOneSequence, first),
+                     std::vector<float>(got.begin() + first * problem.width(),
+                                        got.end())));
+      }
+    }
+  }
+}
+
+// Enough rows for several waves of blocks, whole and in chunks.
+TEST_F(AttentionTest, ALongPrefillAgreesWithDouble) {
+  Random random(9);
+  const int32_t length = 1000;
+  PagedCache cache(random, {DType::kBF16, 1, 1024, 64, 2, 256});
+  cache.Put(random, 0, 0, length);
+  cache.Upload();
+  Problem problem(random, cache, 16, length);
+  TestRows rows = TestRows::One(length, 0, 0, length);
+  const std::vector<float> whole =
+      problem.Run(kernels(), rows, RowForm::kOneSequence);
+  const std::vector<double> want =
+      problem.Want(rows.slots(), rows.positions(), true);
+  EXPECT_LE(RelativeError(whole, std::span<const double>(want)), 2.5e-3);
+  std::vector<float> chunks;
+  for (int32_t at = 0; at < length; at += 384) {
+    TestRows chunk = TestRows::One(std::min(384, length - at), 0, at, 384);
+    const std::vector<float> got =
+        problem.Run(kernels(), chunk, RowForm::kOneSequence, at);
+    chunks.insert(chunks.end(), got.begin(), got.end());
+  }
+  EXPECT_TRUE(SameBits(chunks, whole));
+}
+
+// Scores that grow and fall by far more than what is summed can hold unscaled.
+TEST_F(AttentionTest, GrowingScoresAgreeWithDouble) {
+  Random random(10);
+  const int32_t length = 300;
+  PagedCache cache(random, {DType::kBF16, 1, 320, 64, 1, 256});
+  cache.Put(random, 0, 0, length);
+  cache.Upload();
+  Problem problem(random, cache, 8, length, 60.0f);
+  TestRows rows = TestRows::One(length, 0, 0, length);
+  const std::vector<double> want =
+      problem.Want(rows.slots(), rows.positions(), true);
+  EXPECT_LE(RelativeError(problem.Run(kernels(), rows, RowForm::kOneSequence),
+                          std::span<const double>(want)),
+            2.5e-3);
 }
 
 // A late piece of few rows: the shape of another kernel.

@@ -47,6 +47,9 @@ void GpuKernels::Attention(LaunchKey, const AttentionArgs& args) {
     case AttentionKernel::kFlash:
       Check(LaunchFlash(stream_, args));
       return;
+    case AttentionKernel::kWarpgroupFlash:
+      Check(LaunchWarpgroupFlash(stream_, args));
+      return;
     case AttentionKernel::kDecode:
       Check(LaunchDecode(stream_, attention));
       break;

@@ -17,7 +17,7 @@ constexpr int64_t kSplitPrefillRows = 16;
 
 bool HasTensorDim(int64_t dim) { return dim == 64 || dim == 128 || dim == 256; }
 
-// What one block's query rows hold, all heads of a group.
+// What one block's query rows hold, all heads of a group, in both prefills.
 constexpr int64_t kFlashRows = 128;
 
 // Whether the decode kernel can tell a position's page: tiles lie in one page,
@@ -38,8 +38,10 @@ AttentionKernel ChooseKernel(const AttentionDesc& desc, bool split) {
     return HasDecodePages(desc) ? AttentionKernel::kDecode
                                 : AttentionKernel::kPlain;
   }
-  return desc.heads / desc.kv_heads <= kFlashRows ? AttentionKernel::kFlash
-                                                  : AttentionKernel::kPlain;
+  if (desc.heads / desc.kv_heads > kFlashRows) return AttentionKernel::kPlain;
+  // Whether both products take instructions of full width.
+  return desc.head_dim >= 128 ? AttentionKernel::kWarpgroupFlash
+                              : AttentionKernel::kFlash;
 }
 
 int64_t MinTokens(int64_t units) {

@@ -17,6 +17,7 @@ enum class AttentionKernel {
   kDecode,  // tensor cores on operands split into bf16 parts that keep fp32
   kPlain,   // fp32 on the plain cores; any shape
   kFlash,   // a prefill on the tensor cores, q and weights rounded to bf16
+  kWarpgroupFlash,  // the same by warpgroups, in the order of their sums
 };
 
 struct AttentionDesc {

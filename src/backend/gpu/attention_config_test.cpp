@@ -25,7 +25,7 @@ TEST(AttentionConfigTest, FormsAndDtypesChooseTheKernel) {
   AttentionDesc decode = Flagship(RowForm::kSequenceEach, 64);
   AttentionDesc prefill = Flagship(RowForm::kOneSequence, 8192);
   EXPECT_EQ(kernel(decode), AttentionKernel::kDecode);
-  EXPECT_EQ(kernel(prefill), AttentionKernel::kFlash);
+  EXPECT_EQ(kernel(prefill), AttentionKernel::kWarpgroupFlash);
   EXPECT_EQ(kernel(Flagship(RowForm::kOneSequence, 8)),
             AttentionKernel::kDecode);
   for (AttentionDesc* desc : {&decode, &prefill}) {
@@ -39,6 +39,16 @@ TEST(AttentionConfigTest, FormsAndDtypesChooseTheKernel) {
     changed.aligned = false;
     EXPECT_EQ(kernel(changed), AttentionKernel::kPlain);
   }
+  // Any pages and groups up to a block's rows.
+  prefill.page_size = 40;
+  prefill.head_dim = 128;
+  prefill.heads = 256;
+  EXPECT_EQ(kernel(prefill), AttentionKernel::kWarpgroupFlash);
+  prefill.heads = 258;
+  EXPECT_EQ(kernel(prefill), AttentionKernel::kPlain);
+  prefill.heads = 16;
+  prefill.head_dim = 64;
+  EXPECT_EQ(kernel(prefill), AttentionKernel::kFlash);
   decode.page_size = 40;
   EXPECT_EQ(kernel(decode), AttentionKernel::kPlain);
   decode.page_size = 48;

@@ -29,8 +29,9 @@ SplitAttention MakeSplitAttention(const AttentionArgs& args, void* scratch,
 Status LaunchDecode(Stream stream, const SplitAttention& attention);
 Status LaunchPlain(Stream stream, const SplitAttention& attention);
 Status LaunchMerge(Stream stream, const SplitAttention& attention);
-/// sm80_attention.cu.
+/// sm80_attention.cu, sm90_attention.cu.
 Status LaunchFlash(Stream stream, const AttentionArgs& args);
+Status LaunchWarpgroupFlash(Stream stream, const AttentionArgs& args);
 
 /// Splits, head tiles of all kv heads, rows.
 inline dim3 SplitGrid(const SplitAttention& attention) {

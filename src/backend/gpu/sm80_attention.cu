@@ -8,6 +8,7 @@
 // Tiles begin at multiples of 64 from position 0 and what a row does not see
 // adds exact zeros, so its bits depend on its own position alone.
 
+#include "backend/gpu/attention_rows.cuh"
 #include "backend/gpu/attention_split.cuh"
 #include "backend/gpu/kv_rows.cuh"
 #include "backend/gpu/sm80_attention_mma.cuh"
@@ -36,17 +37,6 @@ struct FlashShared {
   uint4 query[kRows * kDim / 8];
   uint4 key[2][kKeys * kDim / 8];
   uint4 value[2][kKeys * kDim / 8];
-};
-
-// The rows of a block: pair m is row first + m / group, head m % group of the
-// group. Rows are consecutive positions of one slot.
-struct FlashRows {
-  int64_t first;
-  int count;  // of live rows
-  int group;
-  int64_t first_head;
-  int32_t first_position;
-  int32_t last_position;  // of the last live row
 };
 
 // kKeys positions from `first` on; zeros past `last`, of which memory may hold
@@ -226,8 +216,6 @@ struct FlashWarp {
   }
 };
 
-// The kv heads of a tile of rows run together; the last rows, the longest,
-// first.
 template <int kDim>
 __global__ void __launch_bounds__(kThreads, 1)
     FlashKernel(const AttentionArgs args) {
@@ -237,31 +225,19 @@ __global__ void __launch_bounds__(kThreads, 1)
   const KvView& cache = args.cache;
   const int64_t kv_head = blockIdx.x;
   FlashRows rows;
-  rows.group =
-      static_cast<int>(args.heads) / static_cast<int>(cache.num_kv_heads);
-  const int per_block = kRows / rows.group;
-  rows.first = int64_t{gridDim.y - 1 - blockIdx.y} * per_block;
-  const int64_t left = *args.rows.live - rows.first;
-  if (left <= 0) return;
-  rows.count = static_cast<int>(min(left, int64_t{per_block}));
-  rows.first_head = kv_head * rows.group;
-  rows.first_position = args.rows.position[rows.first];
-  rows.last_position = args.rows.position[rows.first + rows.count - 1];
-  const int32_t slot = args.rows.slot[rows.first];
+  if (!FindFlashRows(args, kRows, rows)) return;
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
   const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
   const int last = rows.last_position;
 
-  StartTile<kDim>(cache, cache.k, slot, kv_head, 0, last, shared.key[0]);
-  StartTile<kDim>(cache, cache.v, slot, kv_head, 0, last, shared.value[0]);
+  StartTile<kDim>(cache, cache.k, rows.slot, kv_head, 0, last, shared.key[0]);
+  StartTile<kDim>(cache, cache.v, rows.slot, kv_head, 0, last, shared.value[0]);
   StoreQueries<kDim>(args, rows, shared.query);
   FlashWarp<kDim> sums;
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    // Pairs past the live rows compute something and store nothing.
-    const int row = (warp * 16 + lane / 4 + 8 * h) / rows.group;
-    sums.position[h] =
-        args.rows.position[rows.first + min(row, rows.count - 1)];
+    const int row = LiveRowOf(rows, warp * 16 + lane / 4 + 8 * h);
+    sums.position[h] = args.rows.position[rows.first + row];
   }
 
   for (int first = 0; first <= last; first += kKeys) {
@@ -273,9 +249,9 @@ __global__ void __launch_bounds__(kThreads, 1)
     // barrier of a tile, so that warps drift apart and use different units.
     __syncthreads();
     if (next <= last) {
-      StartTile<kDim>(cache, cache.k, slot, kv_head, next, last,
+      StartTile<kDim>(cache, cache.k, rows.slot, kv_head, next, last,
                       shared.key[1 - now]);
-      StartTile<kDim>(cache, cache.v, slot, kv_head, next, last,
+      StartTile<kDim>(cache, cache.v, rows.slot, kv_head, next, last,
                       shared.value[1 - now]);
     }
     float scores[kKeys / 8][4] = {};
