@@ -19,7 +19,7 @@ std::vector<int64_t> DefaultBuckets(int64_t batch) {
 std::vector<int64_t> DefaultChunks(const topology::Mesh& mesh,
                                    int64_t context) {
   std::vector<int64_t> chunks = {32, 128, 512};
-  if (mesh.device(Rank(0)).is_gpu()) chunks = {64, 512, 2048};
+  if (mesh.device(Rank(0)).is_gpu()) chunks = {64, 512, 2048, 8192};
   while (chunks.size() > 1 && chunks.back() > context) chunks.pop_back();
   return chunks;
 }

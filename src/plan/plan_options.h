@@ -20,8 +20,8 @@ struct PlanOptions {
   int64_t page_tokens = 64;
   /// Empty: powers of two up to `batch`, and `batch`.
   std::vector<int64_t> decode_buckets;
-  /// Empty: 32, 128, 512 on the CPU, 64, 512, 2048 on a GPU, those above the
-  /// context left out but the least.
+  /// Empty: 32, 128, 512 on the CPU, 64, 512, 2048, 8192 on a GPU, those above
+  /// the context left out but the least.
   std::vector<int64_t> prefill_chunks;
   /// Logits of every row of a prefill chunk (goldens, verification).
   bool all_logits = false;
