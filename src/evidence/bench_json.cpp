@@ -128,6 +128,8 @@ Json ProfileJson(const Profile& profile, const Ceilings& ceilings) {
       {"calls", profile.calls},
       {"ms", 1e3 * profile.seconds},
       {"timing_us", 1e6 * profile.nothing_seconds},
+      {"block_in_a_row_us",
+       profile.block_in_a_row ? Json(1e6 * *profile.block_in_a_row) : Json()},
       {"served_ms",
        profile.served_seconds ? Json(1e3 * *profile.served_seconds) : Json()},
       {"launches", launches}};

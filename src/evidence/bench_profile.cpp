@@ -78,6 +78,9 @@ void ProfileBuilder::Add(const BenchRun::Call& call) {
     seconds_[i].push_back(launches[i]);
   }
   nothing_.push_back(call.times->nothing);
+  if (call.times->block_in_a_row) {
+    block_in_a_row_.push_back(*call.times->block_in_a_row);
+  }
   last_ = call;
 }
 
@@ -91,6 +94,9 @@ Profile ProfileBuilder::Build(const plan::ModelPlan& plan,
   profile.capacity = program.shape().rows;
   profile.calls = static_cast<int64_t>(nothing_.size());
   profile.nothing_seconds = SpreadOf(nothing_).median;
+  if (!block_in_a_row_.empty()) {
+    profile.block_in_a_row = SpreadOf(block_in_a_row_).median;
+  }
   std::map<std::string, ProfileRow> rows;
   size_t step = 0;
   bool steps_known = true;

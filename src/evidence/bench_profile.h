@@ -33,6 +33,9 @@ struct Profile {
   int64_t calls = 0;
   double seconds = 0;          // of a call: the sum over its launches
   double nothing_seconds = 0;  // of no launch: what timing adds to each
+  /// Of one routed block, those of all layers after one another, if each is one
+  /// launch.
+  std::optional<double> block_in_a_row;
   /// Of the same call as it is served, by the host's clock; unset if unfused.
   std::optional<double> served_seconds;
   std::vector<ProfileRow> launches;  // the slowest first
@@ -54,6 +57,7 @@ class ProfileBuilder {
  private:
   BenchRun::Call last_;
   std::vector<std::vector<double>> seconds_;  // [launch][call]
+  std::vector<double> block_in_a_row_;        // [call], if any
   std::vector<double> nothing_;               // [call]
 };
 

@@ -224,6 +224,12 @@ std::string ProfileText(const Profile& profile, const Ceilings& ceilings) {
     text +=
         fmt::format("; as served: {:.3f} ms", 1e3 * *profile.served_seconds);
   }
+  if (profile.block_in_a_row) {
+    text += fmt::format(
+        ";\n  a routed block, those of all layers in a row: "
+        "{:.2f} us",
+        1e6 * *profile.block_in_a_row);
+  }
   return text + fmt::format("; medians of {} calls\n\n", profile.calls);
 }
 

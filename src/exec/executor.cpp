@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <functional>
+#include <optional>
+#include <vector>
 
 #include "base/overload.h"
 
@@ -363,6 +365,28 @@ Result<void> Executor::Run(const BoundProgram& program,
   return LaunchAll(program, static_cast<int64_t>(rows.size()));
 }
 
+Result<std::optional<double>> Executor::TimeBlocks(
+    const BoundProgram& program) {
+  const backend::LaunchKey key;
+  // They read the residual and weights alone: others would meet what launches
+  // of other layers left where their inputs were.
+  std::vector<const Launch*> blocks;
+  for (const Launch& launch : program.launches()) {
+    if (std::holds_alternative<backend::MoeBlockArgs>(launch)) {
+      blocks.push_back(&launch);
+    }
+  }
+  if (blocks.empty()) return std::optional<double>();
+  const std::function<void()> all = [&] {
+    for (const Launch* block : blocks) {
+      Launch1(device_->kernels(), key, *block);
+    }
+  };
+  SIGNET_ASSIGN_OR_RETURN(const std::vector<double> seconds,
+                          device_->Time(key, {&all, 1}));
+  return seconds.front() / static_cast<double>(blocks.size());
+}
+
 Result<Executor::LaunchTimes> Executor::Profile(
     const BoundProgram& program, std::span<const RowInput> rows,
     std::span<const backend::SamplingRow> sampling) {
@@ -378,6 +402,7 @@ Result<Executor::LaunchTimes> Executor::Profile(
   SIGNET_ASSIGN_OR_RETURN(times.launches, device_->Time(key, launches));
   times.nothing = times.launches.back();
   times.launches.pop_back();
+  SIGNET_ASSIGN_OR_RETURN(times.block_in_a_row, TimeBlocks(program));
   device_->Fetch(key, program.mirrors().outputs);
   SIGNET_RETURN_IF_ERROR(device_->Wait(key));
   return times;

@@ -55,9 +55,12 @@ class Executor {
   struct LaunchTimes {
     std::vector<double> launches;  // of each of program.launches()
     double nothing = 0;            // of no launch: what timing adds to each
+    /// Of one routed block where those of all layers run after one another;
+    /// unset where they are more launches than one each.
+    std::optional<double> block_in_a_row;
   };
-  /// The same call, launch by launch, timed; an observer is told nothing. For
-  /// programs of one rank.
+  /// The same call, launch by launch, timed; an observer is told nothing, and
+  /// its sequences hold nothing of use after it. For programs of one rank.
   Result<LaunchTimes> Profile(const BoundProgram& program,
                               std::span<const RowInput> rows,
                               std::span<const backend::SamplingRow> sampling);
@@ -70,6 +73,7 @@ class Executor {
                        std::span<const RowInput> rows,
                        std::span<const backend::SamplingRow> sampling);
   void FeedTables(const BoundProgram& program);
+  Result<std::optional<double>> TimeBlocks(const BoundProgram& program);
   void Enqueue(const BoundProgram& program);
   // One launch a step, each shown to the observer.
   Result<void> LaunchSteps(const BoundProgram& program, int64_t live);
