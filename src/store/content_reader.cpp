@@ -16,8 +16,8 @@ namespace signet::store {
 using model::FileRange;
 
 int ContentThreads(int processors) {
-  constexpr int kMaxThreads = 8;
-  return std::clamp(processors / 2, 1, kMaxThreads);
+  constexpr int kMaxThreads = 12;
+  return std::clamp(processors * 3 / 4, 1, kMaxThreads);
 }
 
 ContentReader::ContentReader(const model::Manifest& manifest)

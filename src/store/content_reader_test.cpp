@@ -115,9 +115,9 @@ TEST(AbandonedReader, T1_StopsReading) {
 TEST(ContentThreads, LeaveProcessorsToTheCopies) {
   EXPECT_EQ(ContentThreads(1), 1);
   EXPECT_EQ(ContentThreads(2), 1);
-  EXPECT_EQ(ContentThreads(4), 2);
-  EXPECT_EQ(ContentThreads(16), 8);
-  EXPECT_EQ(ContentThreads(512), 8);
+  EXPECT_EQ(ContentThreads(4), 3);
+  EXPECT_EQ(ContentThreads(16), 12);
+  EXPECT_EQ(ContentThreads(512), 12);
 }
 
 }  // namespace
