@@ -21,9 +21,6 @@ constexpr int kStateTiles = kKeyDim / kTile / kStateWarps;  // of a warp
 constexpr int kColumnTiles = kDeltaColumns / 8;             // of 8 columns
 constexpr int kHalfTiles = kColumnTiles / 2;
 constexpr int kStages = 2;
-// Barriers of the warps of a kind.
-constexpr int kTokenBarrier = 1;
-constexpr int kStateBarrier = 2;
 static_assert(kTokenWarps == kStateWarps);
 
 struct Stage {
@@ -146,8 +143,8 @@ class Walk {
   const int64_t chunks_;
 };
 
-// Both kinds of warps meet three times a chunk: when the state is split, in
-// MakeX when Y is, and after it when X is.
+// Both kinds of warps meet five times a chunk: when the largest of the state is
+// known and when the state is split, the same of Y, and when X is there.
 class TokenWalk : public Walk {
  public:
   __device__ TokenWalk(const Walk& walk, int tile) : Walk(walk), tile_(tile) {}
@@ -163,6 +160,7 @@ class TokenWalk : public Walk {
       const Stage& stage = StageOf(c);
       const int64_t first = (segment_.first + c) * kChunk;
       const Wide v = Values(first);
+      __syncthreads();  // for the largest of the state
       __syncthreads();
       // The chunk before is done with, and with it the other stage.
       if (threadIdx.x == 0 && c > 0) StartCopy(c + 1);
@@ -263,7 +261,7 @@ class TokenWalk : public Walk {
   __device__ float ShareY(const Wide& y) {
     const uint32_t most = y.MostOfWarp();
     if (lane_ == 0) shared_.most_y[tile_] = most;
-    WaitAtBarrier(kTokenBarrier, kTokenWarps * kWarpSize);
+    __syncthreads();
     const Scale scale = ScaleOf(MostOf(shared_.most_y));
     y.Split(shared_.y, kTile * tile_, 0, lane_, scale.up, scale.up);
     return scale.down;
@@ -307,6 +305,7 @@ class StateWalk : public Walk {
       ShareState();
       __syncthreads();
       AwaitCopy(c);
+      __syncthreads();  // for the largest of Y
       // A short and a long row of tiles for the two warps of a scheduler.
       MakeX(stage, kTiles - 1 - warp_, 1);
       __syncthreads();
@@ -361,7 +360,7 @@ class StateWalk : public Walk {
 #pragma unroll
     for (const Wide& tile : state_) most = max(most, tile.MostOfWarp());
     if (lane_ == 0) shared_.most_state[warp_] = most;
-    WaitAtBarrier(kStateBarrier, kStateWarps * kWarpSize);
+    __syncthreads();
     const float up = ScaleOf(MostOf(shared_.most_state)).up;
 #pragma unroll
     for (int tile = 0; tile < kStateTiles; ++tile) {
