@@ -4,10 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "backend/cpu/cpu_device.h"
@@ -41,6 +44,25 @@ class MisalignedDevice final : public backend::ForwardingDevice {
  private:
   void Free(backend::Memory&) override {}  // the blocks go with the device
   std::vector<std::vector<std::byte>> blocks_;
+};
+
+/// A device that says where the experts of its tables lie, as a GPU does.
+class LayoutDevice final : public backend::ForwardingDevice {
+ public:
+  explicit LayoutDevice(backend::Device* inner) : ForwardingDevice(*inner) {}
+
+  Result<backend::CommittedTable> CommitTable(
+      backend::LoadKey key, std::span<const backend::ExpertPointers> experts,
+      std::span<const int32_t> global_to_local, const backend::Memory& memory,
+      uint64_t offset) override {
+    SIGNET_ASSIGN_OR_RETURN(backend::CommittedTable table,
+                            ForwardingDevice::CommitTable(
+                                key, experts, global_to_local, memory, offset));
+    table.layout = {.gate = {experts[0].gate, 1},
+                    .up = {experts[0].up, 2},
+                    .down = {experts[0].down, 3}};
+    return table;
+  }
 };
 
 class Bind : public ::testing::Test {
@@ -163,6 +185,33 @@ TEST_F(Bind, T3_ArenasOfAStaleGenerationAreRefused) {
   const exec::Arenas stale = GoodArenas();
   ExpectRefusal(exec::Bind(program(), model_.plan(), reloaded, stale, nullptr),
                 RejectionCode::kBindGenerationStale);
+}
+
+// Kernels whose device knows a rule for the experts' addresses are given it.
+TEST_F(Bind, T4_LaunchesKnowWhereTheExpertsLie) {
+  LayoutDevice device(&model_.device());
+  store::LoadTransaction transaction(MakePlan(MoeCheckpoint(8, 2), Options(64)),
+                                     {&device});
+  ValueOrDie(transaction.Read({}));
+  const auto weights = ValueOrDie(std::move(transaction).Commit());
+  const exec::Arenas arenas =
+      MakeArenas(&model_.device(), sizes(), weights->generation());
+  const exec::BoundProgram bound = ValueOrDie(
+      exec::Bind(program(), model_.plan(), weights, arenas, nullptr));
+  int seen = 0;
+  for (const exec::Launch& launch : bound.launches()) {
+    const auto* args = std::get_if<backend::IndexedGateUpArgs>(&launch);
+    if (args == nullptr) continue;
+    ++seen;
+    const backend::ExpertTableView& table = args->table;
+    EXPECT_EQ(table.layout.gate.first, table.experts[0].gate);
+    EXPECT_EQ(table.layout.up.first, table.experts[0].up);
+    EXPECT_EQ(table.layout.down.first, table.experts[0].down);
+    EXPECT_EQ(table.layout.gate.apart, 1);
+    EXPECT_EQ(table.layout.up.apart, 2);
+    EXPECT_EQ(table.layout.down.apart, 3);
+  }
+  EXPECT_GT(seen, 0);
 }
 
 TEST_F(Bind, S8_EveryReasonIsReportedAtOnce) {
