@@ -29,10 +29,10 @@ struct Mailbox {
 
   /// By one thread of the receiving block, before it arrives at the barrier of
   /// the cluster.
-  __device__ void Open() {
-    barrier.Open(1);
-    barrier.Expect(kValues * 4);
-  }
+  __device__ void Open() { barrier.Open(1); }
+  /// By one thread of the receiving block, once, after a barrier of the block
+  /// that follows Open. Values may have come.
+  __device__ void Expect() { barrier.Expect(kValues * 4); }
 
   /// Sends a value to place `i` of this mailbox in block `rank`, which has not
   /// ended: it awaits the value. After ClusterWait.

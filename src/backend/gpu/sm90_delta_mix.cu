@@ -167,6 +167,7 @@ __global__ void __launch_bounds__(kDeltaWarps* kColumns,
   __syncthreads();
   // The block has read, and used, the conv state of the key head.
   ClusterArrive();
+  if (norms && lane == 0) head_out.Expect();
   const DeltaGate gate = shared_gate;
   const float* q = mixed;
   const float* k = mixed + kDim;
