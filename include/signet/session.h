@@ -40,6 +40,13 @@ enum class Finish {
 };
 std::string_view Name(Finish finish);
 
+/// A prompt is being read, chunk by chunk.
+struct PromptEvent {
+  size_t request;  // index in the span given to Generate
+  int64_t read;    // tokens of the prompt so far, less than all
+  int64_t tokens;  // of the prompt
+};
+
 struct TokenEvent {
   size_t request;  // index in the span given to Generate
   int32_t id;
@@ -65,6 +72,8 @@ struct EndEvent {
 class Sink {
  public:
   virtual ~Sink() = default;
+  /// After each chunk of a prompt but the last, which gives a token.
+  virtual void OnPrompt(const PromptEvent& event) { (void)event; }
   virtual void OnToken(const TokenEvent& event) = 0;
   virtual void OnEnd(const EndEvent& event) = 0;
 };

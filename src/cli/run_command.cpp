@@ -239,6 +239,7 @@ class RunCommand : public Command {
     Form form{.show = show,
               .dims = isatty(STDOUT_FILENO) != 0,
               .thinks = has_template_ && !no_think_,
+              .tells_progress = launcher_.speaks(),
               .titles = {}};
     if (prompts_file_) form.titles = texts_;
     return form;

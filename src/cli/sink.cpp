@@ -60,7 +60,13 @@ void RunSink::Close() {
   begun_ = false;
 }
 
+void RunSink::OnPrompt(const PromptEvent& event) {
+  // Not into the midst of a text.
+  if (form_.tells_progress && !begun_) prompt_bar_.Update(event);
+}
+
 void RunSink::OnToken(const TokenEvent& event) {
+  prompt_bar_.Clear();
   Generated& made = generated_[event.request];
   if (form_.show == Show::kIds) {
     Put(event.request,
@@ -73,6 +79,7 @@ void RunSink::OnToken(const TokenEvent& event) {
 }
 
 void RunSink::OnEnd(const EndEvent& event) {
+  prompt_bar_.Clear();
   Generated& made = generated_[event.request];
   if (form_.show == Show::kText) Put(event.request, event.text);
   made.text += event.text;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cli/json_output.h"
+#include "cli/progress_bar.h"
 #include "cli/thinking_style.h"
 #include "signet/session.h"
 
@@ -24,6 +25,7 @@ struct Form {
   Show show = Show::kNothing;
   bool dims = false;                // thoughts, on a terminal
   bool thinks = false;              // a text begins inside a thought
+  bool tells_progress = false;      // of long prompts, on a terminal
   std::vector<std::string> titles;  // one a request if there may be several
 };
 
@@ -32,6 +34,7 @@ class RunSink : public Sink {
   /// Aborts `session` when standard output fails; it must outlive this.
   RunSink(Form form, size_t num_requests, Session& session);
 
+  void OnPrompt(const PromptEvent& event) override;
   void OnToken(const TokenEvent& event) override;
   void OnEnd(const EndEvent& event) override;
 
@@ -54,6 +57,7 @@ class RunSink : public Sink {
   size_t front_ = 0;  // the request whose text is being written
   bool begun_ = false;
   ThinkingStyle style_;
+  ProgressBar prompt_bar_;
   int output_error_ = 0;
 };
 

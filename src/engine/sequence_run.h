@@ -29,6 +29,7 @@ class SequenceRun {
   };
   explicit SequenceRun(Setup setup);
 
+  size_t index() const { return setup_.index; }
   std::span<const int32_t> prompt() const { return setup_.prompt; }
   int32_t last_id() const { return last_id_; }
   /// Parameters of the draw whose token will stand at `position`.

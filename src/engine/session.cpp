@@ -186,7 +186,10 @@ Result<std::optional<Finish>> Session::Impl::Prefill(SequenceRun& run,
     }
     SIGNET_RETURN_IF_ERROR(mesh->Prefill(length - done, rows, sampling));
     done += live;
-    if (done < length) continue;
+    if (done < length) {
+      sink.OnPrompt({run.index(), done, length});
+      continue;
+    }
     const int32_t id = program.io().sampled[sampling.size() - 1];
     const std::optional<Finish> finish = run.Take(id, length, sink);
     run.MarkToken(SecondsSince(start));

@@ -110,6 +110,29 @@ TEST(Session, X8_AbortInPrefillFromAnotherThread) {
   EXPECT_EQ(GenerateAll(session, {Ask(kPrompt, 3)})[0].finish, Finish::kLength);
 }
 
+TEST(Session, AChunkOfAPromptIsToldWhileMoreFollow) {
+  class Reader : public KeepingSink {
+   public:
+    using KeepingSink::KeepingSink;
+    void OnPrompt(const PromptEvent& event) override {
+      EXPECT_EQ(event.request, 1u);
+      EXPECT_EQ(event.tokens, 500);
+      EXPECT_TRUE(told[1].ids.empty());
+      read.push_back(event.read);
+    }
+    std::vector<int64_t> read;
+  };
+  const Model model = LoadDemo({.context = 512, .prefill_chunks = {64, 128}});
+  Session session = ValueOrDie(Session::Make(model, 1));
+  const std::vector<Request> requests = {
+      Ask(kPrompt, 1),
+      {.prompt = std::vector<int32_t>(500, 40), .max_tokens = 2}};
+  Reader reader(requests.size());
+  ValueOrDie(session.Generate(requests, reader));
+  EXPECT_EQ(reader.read, (std::vector<int64_t>{128, 256, 384}));
+  EXPECT_EQ(reader.told[1].tokens, 2);
+}
+
 TEST(Session, X8_AnAbortBeforeGenerateIsNotLost) {
   const Model model = LoadDemo({.context = 256});
   Session session = ValueOrDie(Session::Make(model, 1));
