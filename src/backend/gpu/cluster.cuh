@@ -20,6 +20,15 @@ __device__ inline void ClusterWait() {
   asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
+/// All threads of a cluster of kBlocks blocks meet; nothing if it is one.
+template <int kBlocks>
+__device__ inline void MeetCluster() {
+  if constexpr (kBlocks > 1) {
+    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+    ClusterWait();
+  }
+}
+
 /// Shared memory that other blocks of the cluster send values to, a known
 /// number of them, once.
 template <int kValues>

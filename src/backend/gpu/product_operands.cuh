@@ -53,10 +53,10 @@ __device__ inline bool ColumnsOfDense(const Operands& op, int64_t item,
 }
 
 /// Column tile `column_tile` of the matrices of a local expert, that lie side
-/// by side in the output.
-__device__ inline void ColumnsOfExpert(const Operands& op, int expert,
-                                       int column_tile, int tile_columns,
-                                       Panel* panel) {
+/// by side in the output; all but the matrix.
+__device__ inline void PlaceOfExpert(const Operands& op, int expert,
+                                     int column_tile, int tile_columns,
+                                     Panel* panel) {
   const int per_matrix =
       TilesOf(static_cast<int>(op.matrix_rows), tile_columns);
   const int index = column_tile / per_matrix;
@@ -67,18 +67,28 @@ __device__ inline void ColumnsOfExpert(const Operands& op, int expert,
   panel->columns = static_cast<int>(op.matrix_rows - panel->first_column);
   panel->out = op.out + index * op.matrix_rows + panel->first_column;
   panel->out_stride = op.out_stride;
+}
+
+/// Matrix `index` of those that a row of an expert meets: two loads, one after
+/// the other.
+__device__ inline const void* MatrixOfExpert(const Operands& op, int expert,
+                                             int index) {
   const ExpertPointers& pointers = op.experts[expert];
   switch (static_cast<Matrix>(static_cast<int>(op.matrix) + index)) {
     case Matrix::kGate:
-      panel->matrix = pointers.gate;
-      break;
+      return pointers.gate;
     case Matrix::kUp:
-      panel->matrix = pointers.up;
-      break;
+      return pointers.up;
     default:
-      panel->matrix = pointers.down;
-      break;
+      return pointers.down;
   }
+}
+
+__device__ inline void ColumnsOfExpert(const Operands& op, int expert,
+                                       int column_tile, int tile_columns,
+                                       Panel* panel) {
+  PlaceOfExpert(op, expert, column_tile, tile_columns, panel);
+  panel->matrix = MatrixOfExpert(op, expert, panel->index);
 }
 
 /// Rows that a dense product has.

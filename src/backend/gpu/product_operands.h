@@ -61,21 +61,28 @@ struct Operands {
   int slots_per_input = 1;
 };
 
+constexpr int64_t TilesFor(int64_t count, int64_t tile) {
+  return (count + tile - 1) / tile;
+}
+/// Tiles of `tile_columns` of all matrices that a row meets.
+constexpr int64_t ColumnTilesOf(const Operands& op, int tile_columns) {
+  if (op.matrix != Matrix::kDense) {
+    return op.num_matrices * TilesFor(op.matrix_rows, tile_columns);
+  }
+  int64_t tiles = 0;
+  for (int p = 0; p < op.num_parts; ++p) {
+    tiles += TilesFor(op.parts[static_cast<size_t>(p)].rows, tile_columns);
+  }
+  return tiles;
+}
 /// Blocks of a launch that cuts rows into tiles of `tile_rows` and each matrix
 /// into tiles of `tile_columns`, of full capacity.
 constexpr int64_t ItemsOf(const Operands& op, int tile_rows, int tile_columns) {
-  const auto tiles = [](int64_t count, int64_t tile) {
-    return (count + tile - 1) / tile;
-  };
-  if (op.matrix != Matrix::kDense) {
-    return op.num_tiles * tiles(op.tile_rows, tile_rows) * op.num_matrices *
-           tiles(op.matrix_rows, tile_columns);
-  }
-  int64_t column_tiles = 0;
-  for (int p = 0; p < op.num_parts; ++p) {
-    column_tiles += tiles(op.parts[static_cast<size_t>(p)].rows, tile_columns);
-  }
-  return tiles(op.capacity, tile_rows) * column_tiles;
+  const int64_t row_tiles =
+      op.matrix == Matrix::kDense
+          ? TilesFor(op.capacity, tile_rows)
+          : op.num_tiles * TilesFor(op.tile_rows, tile_rows);
+  return row_tiles * ColumnTilesOf(op, tile_columns);
 }
 
 /// x and weights bf16 and packed (product_config.h), few rows a tile.

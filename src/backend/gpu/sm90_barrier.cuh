@@ -28,6 +28,17 @@ struct Barrier {
         "mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(Address(&state))
         : "memory");
   }
+  /// Arrives at the barrier at this place of block `rank` of the cluster, which
+  /// has not ended. Shows nothing that this thread wrote: to do so would make
+  /// it wait for all its writes.
+  __device__ __forceinline__ void ArriveIn(int rank) {
+    uint32_t there;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
+                 : "=r"(there)
+                 : "r"(Address(&state)), "r"(rank));
+    asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(there)
+                 : "memory");
+  }
   /// Arrives once all copies (cp.async) that this thread started before are
   /// there.
   __device__ __forceinline__ void ArriveAfterCopies() {

@@ -42,6 +42,11 @@ struct BulkCopies {
   }
 };
 
+/// Has the copy engine look at a map before the first box is asked for.
+__device__ __forceinline__ void Prefetch(const TensorMap& map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
+}
+
 /// Copies the box at (x, y, z) of a tensor map to shared memory, at a multiple
 /// of 1,024 bytes. By one thread, which expects its bytes.
 __device__ __forceinline__ void StartBoxCopy(uint32_t to, const TensorMap& map,
@@ -52,6 +57,26 @@ __device__ __forceinline__ void StartBoxCopy(uint32_t to, const TensorMap& map,
       "complete_tx::bytes [%0], [%1, {%2, %3, %4}], [%5];" ::"r"(to),
       "l"(&map), "r"(x), "r"(y), "r"(z), "r"(Barrier::Address(&barrier))
       : "memory");
+}
+
+/// The same to that place of each of the kBlocks blocks of a cluster, whose
+/// barriers at that place all expect its bytes.
+template <int kBlocks>
+__device__ __forceinline__ void StartSharedBoxCopy(uint32_t to,
+                                                   const TensorMap& map, int x,
+                                                   int y, int z,
+                                                   Barrier& barrier) {
+  if constexpr (kBlocks == 1) {
+    StartBoxCopy(to, map, x, y, z, barrier);
+  } else {
+    asm volatile(
+        "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::"
+        "complete_tx::bytes.multicast::cluster [%0], [%1, {%2, %3, %4}], [%5], "
+        "%6;" ::"r"(to),
+        "l"(&map), "r"(x), "r"(y), "r"(z), "r"(Barrier::Address(&barrier)),
+        "h"(static_cast<uint16_t>((1 << kBlocks) - 1))
+        : "memory");
+  }
 }
 
 }  // namespace signet::backend::gpu

@@ -1,14 +1,15 @@
 #pragma once
-// Many rows of x against packed weights by warpgroups: one brings tiles of both
-// to shared memory, several steps of 64 elements ahead (sm90_tile_stages.cuh);
-// two multiply, 64 rows of weights each by all the rows of x that the tile has,
-// in instructions of 32 to 256 of them. A block walks over the launch's items,
-// and its copies run on from one into the next. Every sum runs over cols in
-// steps of 16 elements, whatever the tile: its height is a matter of speed
-// alone.
+// Many rows of x against packed weights by warpgroups: a few warps bring tiles
+// of both to shared memory, several steps of 64 elements ahead
+// (sm90_tile_stages.cuh); two warpgroups multiply, 64 rows of weights each by
+// all the rows of x that the tile has, in instructions of 32 to 256 of them. A
+// block walks over the launch's items, and its copies run on from one into the
+// next. Every sum runs over cols in steps of 16 elements, whatever the tile and
+// the cluster: both are a matter of speed alone.
 
 #include <cstdint>
 
+#include "backend/gpu/cluster.cuh"
 #include "backend/gpu/product_config.h"
 #include "backend/gpu/product_operands.cuh"
 #include "backend/gpu/product_operands.h"
@@ -24,16 +25,20 @@ namespace signet::backend::gpu {
 template <int kBlocks>
 using WarpgroupSums = float[(kBlocks + 1) / 2][32];
 
-/// kBlocks * 32 rows of x at `b`.
-template <int kBlocks>
+/// kBlocks * 32 rows of x at `b`. No instruction of 256 rows unless kWide: it
+/// has more registers than a thread of a large block begins with.
+template <int kBlocks, bool kWide>
 __device__ __forceinline__ void MultiplyRows(WarpgroupSums<kBlocks>& sums,
                                              uint64_t a, uint64_t b) {
   constexpr uint64_t kPlace = 64 * 128 >> 4;
-  if constexpr (kBlocks == 8) {
+  if constexpr (kBlocks == 8 && kWide) {
     Multiply256(sums[0], sums[1], sums[2], sums[3], a, b);
   } else {
     constexpr int kFirst = kBlocks / 4 * 2;
     if constexpr (kBlocks >= 4) Multiply128(sums[0], sums[1], a, b);
+    if constexpr (kBlocks == 8) {
+      Multiply128(sums[2], sums[3], a, b + 2 * kPlace);
+    }
     if constexpr (kBlocks % 4 >= 2) {
       Multiply64(sums[kFirst], a, b + kFirst * kPlace);
     }
@@ -79,38 +84,23 @@ class WarpgroupMultiplier {
                                                     T::kRowBytes))),
         b_(OperandAt(stages + T::kInputsAt)),
         steps_(TilesOf(static_cast<int>(op.cols), kTileStep)),
-        group_(group),
-        leaves_early_(op.matrix != Matrix::kDense) {}
+        group_(group) {}
 
   __device__ __forceinline__ void Run(const Panel& panel) {
-    const int blocks = TilesOf(panel.rows, 32);
-    switch (blocks) {
-      case 1:
-        return Run<1>(panel);
-      case 2:
-        return Run<2>(panel);
-      case 3:
-        return Run<3>(panel);
-      case 4:
-        return Run<4>(panel);
-      default:
-        break;
-    }
-    if constexpr (T::kRows == 256) {
-      switch (blocks) {
-        case 5:
-          return Run<5>(panel);
-        case 6:
-          return Run<6>(panel);
-        case 7:
-          return Run<7>(panel);
-        default:
-          return Run<8>(panel);
-      }
-    }
+    RunBlocks<1>(TilesOf(panel.rows, 32), panel);
   }
 
  private:
+  template <int kBlocks>
+  __device__ __forceinline__ void RunBlocks(int blocks, const Panel& panel) {
+    if constexpr (32 * kBlocks == T::kRows) {
+      Run<kBlocks>(panel);
+    } else if (blocks == kBlocks) {
+      Run<kBlocks>(panel);
+    } else {
+      RunBlocks<kBlocks + 1>(blocks, panel);
+    }
+  }
   // Products and stores in one: sums that met in one place from several kinds
   // of products would make each wait for the one before.
   template <int kBlocks>
@@ -129,10 +119,12 @@ class WarpgroupMultiplier {
       BeginProducts();
 #pragma unroll
       for (int k = 0; k < kTileStep; k += kWarpgroupStep) {
-        MultiplyRows<kBlocks>(sums, Along(a, k), Along(b, k));
+        MultiplyRows<kBlocks, !T::kGathers>(sums, Along(a, k), Along(b, k));
       }
       EndProducts();
-      if (leaves_early_) {
+      if constexpr (T::kGathers) {
+        // Rows that threads gather are long on their way: stages count for more
+        // than products one after another without a pause.
         WaitProducts<0>();
         Leave(weights_.index, inputs_.index);
       } else {
@@ -145,13 +137,17 @@ class WarpgroupMultiplier {
       inputs_.Advance();
     }
     WaitProducts<0>();
-    if (!leaves_early_) Leave(weights_before, inputs_before);
+    if constexpr (!T::kGathers) Leave(weights_before, inputs_before);
     StoreSums<kBlocks>(panel, group_, sums);
   }
   __device__ __forceinline__ void Leave(int weights, int inputs) {
-    if (threadIdx.x % kWarpSize != 0) return;
-    barriers_.weights.empty[weights].Arrive();
-    barriers_.inputs.empty[inputs].Arrive();
+    const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
+    if (lane == 0) barriers_.weights.empty[weights].Arrive();
+    if constexpr (T::kCluster == 1) {
+      if (lane == 0) barriers_.inputs.empty[inputs].Arrive();
+    } else {
+      if (lane < T::kCluster) barriers_.inputs.empty[inputs].ArriveIn(lane);
+    }
   }
 
   TileBarriers<T>& barriers_;
@@ -159,9 +155,6 @@ class WarpgroupMultiplier {
   const uint64_t b_;
   const int steps_;
   const int group_;
-  // Rows that threads gather are long on their way: stages count for more than
-  // products one after another without a pause.
-  const bool leaves_early_;
   StageAt<T::kWeightStages> weights_;
   StageAt<T::kInputStages> inputs_;
 };
@@ -172,48 +165,60 @@ __global__ void __launch_bounds__(T::kThreads, 1)
                         const __grid_constant__ TileMaps maps) {
   extern __shared__ unsigned char shared[];
   __shared__ TileBarriers<T> barriers;
-  __shared__ InputRows<T> rows;
   __shared__ RunParts<T::kThreads> listed;
+  __shared__ GatheredItems<T> gathered;
   const uint32_t stages =
       (SharedAddress(shared) + T::kAlign - 1) / T::kAlign * T::kAlign;
-  const int group = static_cast<int>(threadIdx.x) / kWarpgroupThreads;
+  const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
   if (threadIdx.x == 0) {
-    barriers.weights.Open();
-    barriers.inputs.Open();
+    barriers.Open();
+    if constexpr (!T::kGathers) Prefetch(maps.inputs);
+    if (maps.has_weights) Prefetch(maps.weights[0]);
   }
   DependencyWait();
   Items items = {};
-  const bool is_dense = op.matrix == Matrix::kDense;
-  if (is_dense) {
+  if constexpr (!T::kGathers) {
     items.dense_rows = DenseRows(op);
-  } else if (op.num_tiles <= kMostListedTiles) {
+  } else if (ListsParts(op)) {
     items.parts = listed.parts;
-    items.num_parts = ListParts(op, T::kRows / op.tile_rows, listed);
+    // Stages of x that no copy engine writes.
+    static_assert(T::kInputStages * T::kInputBytes >= 4 * kMostListedTiles);
+    items.num_parts =
+        ListParts(op, T::kRows / op.tile_rows,
+                  reinterpret_cast<int32_t*>(
+                      shared + (stages - SharedAddress(shared)) + T::kInputsAt),
+                  listed);
   } else {
     items.num_parts = op.num_tiles;
   }
   __syncthreads();
+  MeetCluster<T::kCluster>();  // the barriers of all its blocks are open
 
-  if (group == 2) {
-    const TileBringer<T> bringer(op, maps, items, stages, barriers);
-    const int warp =
-        static_cast<int>(threadIdx.x) % kWarpgroupThreads / kWarpSize;
-    if (warp == T::kInputWarps) {
-      bringer.BringWeights();
-    } else if (!is_dense) {
-      bringer.GatherInputs(warp, rows.of_item[warp]);
-    } else if (warp == 0) {
-      bringer.BringInputs();
-    }
-  } else {
+  if (warp < T::kMultiplyingWarps) {
+    if constexpr (T::kGathers) TakeRegisters<T::kMultiplyingRegisters>();
     Panel panel;
-    WarpgroupMultiplier<T> multiplier(op, stages, barriers, group);
-    for (int64_t item = blockIdx.x;
-         FindItem(op, items, item, T::kRows, T::kColumns, &panel);
-         item += gridDim.x) {
+    WarpgroupMultiplier<T> multiplier(
+        op, stages, barriers,
+        static_cast<int>(threadIdx.x) / kWarpgroupThreads);
+    for (ItemWalk<T> walk(op, items); walk.Find(&panel); walk.Advance()) {
       multiplier.Run(panel);
     }
+  } else {
+    if constexpr (T::kGathers) GiveRegisters<T::kBringingRegisters>();
+    const TileBringer<T> bringer(op, maps, items, stages, barriers);
+    const int input_warp = warp - T::kMultiplyingWarps - 1;
+    if (input_warp < 0) {
+      bringer.BringWeights();
+    } else if (input_warp < T::kInputWarps) {
+      if constexpr (T::kGathers) {
+        bringer.GatherInputs(input_warp, gathered);
+      } else {
+        bringer.BringInputs();
+      }
+    }
   }
+  __syncwarp();
+  MeetCluster<T::kCluster>();  // none brings or signals any more
 }
 
 }  // namespace signet::backend::gpu

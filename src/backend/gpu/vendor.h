@@ -85,6 +85,28 @@ Status LaunchRows(int64_t rows, void (*kernel)(Parameters...), dim3 grid,
                             static_cast<Parameters>(arguments)...);
 }
 
+/// In clusters of `cluster` blocks, of which the grid is whole ones.
+template <typename... Parameters, typename... Arguments>
+Status LaunchClusters(int cluster, void (*kernel)(Parameters...), dim3 grid,
+                      dim3 block, size_t shared_bytes, Stream stream,
+                      Arguments&&... arguments) {
+  LaunchAttributes attributes(kFewRows + 1);
+  cudaLaunchAttribute& shape = attributes.list[attributes.count++];
+  shape.id = cudaLaunchAttributeClusterDimension;
+  shape.val.clusterDim.x = static_cast<unsigned>(cluster);
+  shape.val.clusterDim.y = 1;
+  shape.val.clusterDim.z = 1;
+  cudaLaunchConfig_t config = {};
+  config.gridDim = grid;
+  config.blockDim = block;
+  config.dynamicSmemBytes = shared_bytes;
+  config.stream = stream;
+  config.attrs = attributes.list;
+  config.numAttrs = attributes.count;
+  return cudaLaunchKernelEx(&config, kernel,
+                            static_cast<Parameters>(arguments)...);
+}
+
 /// Of any number of rows.
 template <typename... Parameters, typename... Arguments>
 Status Launch(void (*kernel)(Parameters...), dim3 grid, dim3 block,
