@@ -1,6 +1,7 @@
 // The canonical fold of expert rows (contract N2), of indexed and grouped rows;
 // and with what follows it on the way to the residual. A block takes some
-// columns of one token.
+// columns of one token, or all where there are tokens enough: to find the rows
+// takes longer than to read them.
 
 #include <algorithm>
 #include <cstdint>
@@ -16,6 +17,8 @@ constexpr int kThreads = 128;
 constexpr int kMaxFoldLanes = 8;
 // Slots whose rows are in flight at a time.
 constexpr int kBatch = 8;
+// From here on a token is one block's.
+constexpr int64_t kManyTokens = 256;
 
 template <typename T>
 __device__ __forceinline__ T LoadOnce(const T* from) {
@@ -74,78 +77,84 @@ __global__ void __launch_bounds__(kThreads)
   __shared__ FoldSlot slots[kBatch];
   DependencyWait();
   const int64_t live = __ldcg(args.rows.live);
-  const int64_t column =
-      (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * kFloats;
-  const bool inside = column < args.width;
   const auto top_k = static_cast<int>(args.top_k);
+  constexpr int64_t kColumns = int64_t{kThreads} * kFloats;
+  const int64_t first = blockIdx.x * kColumns;
   for (int64_t token = blockIdx.y; token < live; token += gridDim.y) {
-    const int64_t at = token * args.width + column;
-    T lanes[kMaxFoldLanes];
+    for (int64_t base = first; base < args.width;
+         base += gridDim.x * kColumns) {
+      const int64_t column = base + threadIdx.x * kFloats;
+      const bool inside = column < args.width;
+      const int64_t at = token * args.width + column;
+      T lanes[kMaxFoldLanes];
 #pragma unroll
-    for (int l = 0; l < kMaxFoldLanes; ++l) lanes[l] = {};
-    if (kTail && inside) {  // on their way while the token is folded
-      PrefetchToL2(tail.x + at);
-      PrefetchToL2(tail.residual + at);
-    }
-    for (int begin = 0; begin < top_k; begin += kBatch) {
-      const int k = begin + static_cast<int>(threadIdx.x);
-      __syncthreads();  // the last batch is folded
-      if (threadIdx.x < kBatch) {
-        FoldSlot own = {0, 0.0f, -1};
-        if (k < top_k) {
-          const int64_t slot = token * top_k + k;
-          const int32_t id = __ldcg(args.ids + slot);
-          own.row = args.inverse_perm == nullptr
-                        ? slot
-                        : __ldcg(args.inverse_perm + slot);
-          own.weight = __ldcg(args.weights + slot);
-          if (id >= 0 && own.row >= 0 && args.global_to_local[id] >= 0) {
-            own.lane = id * static_cast<int>(args.lanes) /
-                           static_cast<int>(args.num_experts) -
-                       static_cast<int>(args.first_lane);
+      for (int l = 0; l < kMaxFoldLanes; ++l) lanes[l] = {};
+      if (kTail && inside) {  // on their way while the token is folded
+        PrefetchToL2(tail.x + at);
+        PrefetchToL2(tail.residual + at);
+      }
+      for (int begin = 0; begin < top_k; begin += kBatch) {
+        const int k = begin + static_cast<int>(threadIdx.x);
+        // The only batch of a token is found once.
+        const bool finds = base == first || top_k > kBatch;
+        if (finds) __syncthreads();  // the last batch is folded
+        if (finds && threadIdx.x < kBatch) {
+          FoldSlot own = {0, 0.0f, -1};
+          if (k < top_k) {
+            const int64_t slot = token * top_k + k;
+            const int32_t id = __ldcg(args.ids + slot);
+            own.row = args.inverse_perm == nullptr
+                          ? slot
+                          : __ldcg(args.inverse_perm + slot);
+            own.weight = __ldcg(args.weights + slot);
+            if (id >= 0 && own.row >= 0 && args.global_to_local[id] >= 0) {
+              own.lane = id * static_cast<int>(args.lanes) /
+                             static_cast<int>(args.num_experts) -
+                         static_cast<int>(args.first_lane);
+            }
+          }
+          slots[threadIdx.x] = own;
+        }
+        if (finds) __syncthreads();
+        if (!inside) continue;
+        T d[kBatch];
+#pragma unroll
+        for (int i = 0; i < kBatch; ++i) {
+          d[i] = {};
+          if (slots[i].lane >= 0) {
+            d[i] = LoadOnce(reinterpret_cast<const T*>(
+                args.d + slots[i].row * args.width + column));
           }
         }
-        slots[threadIdx.x] = own;
+#pragma unroll
+        for (int i = 0; i < kBatch; ++i) {
+          const int lane = slots[i].lane;
+          const float weight = slots[i].weight;
+#pragma unroll
+          for (int l = 0; l < kMaxFoldLanes; ++l) {
+            if (l == lane) lanes[l] = Fma(weight, d[i], lanes[l]);
+          }
+        }
       }
-      __syncthreads();
       if (!inside) continue;
-      T d[kBatch];
 #pragma unroll
-      for (int i = 0; i < kBatch; ++i) {
-        d[i] = {};
-        if (slots[i].lane >= 0) {
-          d[i] = LoadOnce(reinterpret_cast<const T*>(
-              args.d + slots[i].row * args.width + column));
+      for (int stride = 1; stride < kMaxFoldLanes; stride *= 2) {
+        if (stride >= args.num_lanes) break;
+#pragma unroll
+        for (int l = 0; l < kMaxFoldLanes; l += 2 * stride) {
+          lanes[l] = Plus(lanes[l], lanes[l + stride]);
         }
       }
-#pragma unroll
-      for (int i = 0; i < kBatch; ++i) {
-        const int lane = slots[i].lane;
-        const float weight = slots[i].weight;
-#pragma unroll
-        for (int l = 0; l < kMaxFoldLanes; ++l) {
-          if (l == lane) lanes[l] = Fma(weight, d[i], lanes[l]);
-        }
+      T out = lanes[0];
+      if constexpr (kTail) {
+        const float gate = Sigmoid(__ldcg(tail.gate + token));
+        const T x = LoadOnce(reinterpret_cast<const T*>(tail.x + at));
+        const T residual =
+            LoadOnce(reinterpret_cast<const T*>(tail.residual + at));
+        out = Plus(residual, Gated(out, gate, x));
       }
+      *reinterpret_cast<T*>(args.out + at) = out;
     }
-    if (!inside) continue;
-#pragma unroll
-    for (int stride = 1; stride < kMaxFoldLanes; stride *= 2) {
-      if (stride >= args.num_lanes) break;
-#pragma unroll
-      for (int l = 0; l < kMaxFoldLanes; l += 2 * stride) {
-        lanes[l] = Plus(lanes[l], lanes[l + stride]);
-      }
-    }
-    T out = lanes[0];
-    if constexpr (kTail) {
-      const float gate = Sigmoid(__ldcg(tail.gate + token));
-      const T x = LoadOnce(reinterpret_cast<const T*>(tail.x + at));
-      const T residual =
-          LoadOnce(reinterpret_cast<const T*>(tail.residual + at));
-      out = Plus(residual, Gated(out, gate, x));
-    }
-    *reinterpret_cast<T*>(args.out + at) = out;
   }
 }
 
@@ -159,7 +168,9 @@ Status LaunchCombine(Stream stream, const CombineArgs& args, const Tail& tail) {
   const bool vectors = args.width % 4 == 0 && aligned(args.d) &&
                        aligned(args.out) && aligned(tail.x) &&
                        aligned(tail.residual);
-  const int64_t columns = kThreads * (vectors ? 4 : 1);
+  const int64_t columns = args.rows.capacity >= kManyTokens
+                              ? args.width
+                              : kThreads * (vectors ? 4 : 1);
   const dim3 grid(
       static_cast<unsigned>((args.width + columns - 1) / columns),
       static_cast<unsigned>(std::min(args.rows.capacity, kMaxGridRows)));
