@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kMaxWarps = 32;
 constexpr unsigned kAllLanes = 0xffffffffu;
-constexpr int kManySlots = 4096;  // from here on a cluster pays
+constexpr int kManySlots = 2048;  // from here on a cluster pays
 constexpr int kCluster = 8;
 
 /// Shared memory: per local expert, how many slots each warp has of it (then
@@ -45,26 +45,35 @@ __device__ int LocalExpert(const ScatterArgs& args, int slot) {
   return args.global_to_local[id];
 }
 
+/// The local experts of some slots, one a lane each time.
+struct Locals {
+  static constexpr int kAhead = 4;
+  int of[kAhead];
+
+  /// Of the slots from `first` on; -1 past the end.
+  __device__ void Load(const ScatterArgs& args, int first, int end, int lane) {
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i) {
+      const int slot = first + i * kWarpSize + lane;
+      of[i] = slot < end ? LocalExpert(args, slot) : -1;
+    }
+  }
+};
+
 /// Calls visit(slot, local, peers) for [begin, end), 32 slots at a time; peers
 /// are the lanes whose slot has the same expert. All lanes take part, those
-/// past the end with local -1.
+/// past the end with local -1. `locals` are those from `begin` on.
 template <typename Visit>
 __device__ void ForSlots(const ScatterArgs& args, int begin, int end, int lane,
-                         const Visit& visit) {
-  constexpr int kAhead = 4;
-  for (int first = begin; first < end; first += kAhead * kWarpSize) {
-    int locals[kAhead];
+                         Locals locals, const Visit& visit) {
+  for (int first = begin; first < end; first += Locals::kAhead * kWarpSize) {
+    if (first > begin) locals.Load(args, first, end, lane);
 #pragma unroll
-    for (int i = 0; i < kAhead; ++i) {
-      const int slot = first + i * kWarpSize + lane;
-      locals[i] = slot < end ? LocalExpert(args, slot) : -1;
-    }
-#pragma unroll
-    for (int i = 0; i < kAhead; ++i) {
+    for (int i = 0; i < Locals::kAhead; ++i) {
       if (first + i * kWarpSize >= end) break;
       const int slot = first + i * kWarpSize + lane;
-      const unsigned peers = __match_any_sync(kAllLanes, locals[i]);
-      visit(slot, locals[i], peers);
+      const unsigned peers = __match_any_sync(kAllLanes, locals.of[i]);
+      visit(slot, locals.of[i], peers);
       __syncwarp();
     }
   }
@@ -169,12 +178,14 @@ __device__ __forceinline__ void ScatterSlots(const ScatterArgs& args) {
   const int begin = min(call_warp * share, live_slots);
   const int end = min(begin + share, live_slots);
 
+  Locals locals;
+  locals.Load(args, begin, end, lane);
   int32_t* const mine = shared.of_warp + warp * num_local;
   for (int local = lane; local < num_local; local += kWarpSize) {
     mine[local] = 0;
   }
   __syncwarp();
-  ForSlots(args, begin, end, lane, [&](int, int local, unsigned peers) {
+  ForSlots(args, begin, end, lane, locals, [&](int, int local, unsigned peers) {
     if (local >= 0 && lane == __ffs(peers) - 1) mine[local] += __popc(peers);
   });
   __syncthreads();
@@ -211,18 +222,20 @@ __device__ __forceinline__ void ScatterSlots(const ScatterArgs& args) {
   // Contract P5 makes it an impossibility; before any row is written.
   if (rows_end > max_rows) __trap();
 
-  ForSlots(args, begin, end, lane, [&](int slot, int local, unsigned peers) {
-    int row = -1;
-    if (local >= 0) {
-      const int before = mine[local];
-      row = shared.block_begin[local] + before +
-            __popc(peers & ((1u << lane) - 1));
-      args.sorted_slot[row] = slot;
-    }
-    if (slot < end) args.inverse_perm[slot] = row;
-    __syncwarp();
-    if (local >= 0 && lane == __ffs(peers) - 1) mine[local] += __popc(peers);
-  });
+  ForSlots(args, begin, end, lane, locals,
+           [&](int slot, int local, unsigned peers) {
+             int row = -1;
+             if (local >= 0) {
+               const int before = mine[local];
+               row = shared.block_begin[local] + before +
+                     __popc(peers & ((1u << lane) - 1));
+               args.sorted_slot[row] = slot;
+             }
+             if (slot < end) args.inverse_perm[slot] = row;
+             __syncwarp();
+             if (local >= 0 && lane == __ffs(peers) - 1)
+               mine[local] += __popc(peers);
+           });
 
   // All that is no slot's: padding, tiles, and what lies past the end.
   for (int local = call_warp; local < num_local; local += call_warps) {
