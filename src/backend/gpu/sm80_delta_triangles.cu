@@ -5,28 +5,36 @@
 // at most 1, so that nothing grows.
 
 #include "backend/gpu/sm80_delta_chunk.cuh"
-#include "backend/gpu/stored_bits.cuh"
+#include "backend/gpu/sm80_delta_decays.cuh"
 
 namespace signet::backend::gpu {
 namespace {
 
 constexpr int kWarps = 8;
 constexpr int kThreads = kWarps * kWarpSize;
-// Value heads whose decays are made at a time, a warp each.
-constexpr int kDecayHeads = 4;
+// Value heads whose triangles are made at once, by as many threads each: what
+// takes long is to wait.
+constexpr int kHeads = 2;
+constexpr int kHeadThreads = kThreads / kHeads;
 // A row of a triangle in shared memory, padded so that rows differ in banks.
 constexpr int kPitch = kChunk + 4;
 static_assert(kKeyDim == kWarpValues);
 static_assert(kWarps == 2 * kTiles);
 
-struct Shared {
-  ChunkKeys keys;
+struct HeadTriangles {
   alignas(16) float l[kChunk][kPitch];        // L
   alignas(16) float inverse[kChunk][kPitch];  // (I + L)^-1
   alignas(16) float sums[kTile][kPitch];
-  double log_decay[kDecayHeads][kChunk];  // G
-  float beta[kDecayHeads][kChunk];
 };
+struct Shared {
+  // The keys are done with when the triangles are begun.
+  union {
+    ChunkKeys keys;
+    HeadTriangles heads[kHeads];
+  };
+  HeadDecays decays[kHeads];
+};
+static_assert(2 * sizeof(Shared) <= 226 << 10);
 
 __device__ inline float4 Load4(const float* x) {
   return *reinterpret_cast<const float4*>(x);
@@ -36,19 +44,25 @@ __device__ inline float4 MulAdd(float x, float4 row, float4 sum) {
   return {__fmaf_rn(x, row.x, sum.x), __fmaf_rn(x, row.y, sum.y),
           __fmaf_rn(x, row.z, sum.z), __fmaf_rn(x, row.w, sum.w)};
 }
-// sum + the products of a[0 ... kCount - 1] and rows of kPitch floats.
+// Two sums + the products of a[0 ... kCount - 1] each and the same rows of
+// kPitch floats.
 template <int kCount>
-__device__ inline float4 MulAddRows(const float* a, const float* rows,
-                                    float4 sum) {
+__device__ inline void MulAddRows(const float* a0, const float* a1,
+                                  const float* rows, float4& sum0,
+                                  float4& sum1) {
 #pragma unroll
   for (int j = 0; j < kCount; j += 4) {
-    const float4 x = Load4(a + j);
-    sum = MulAdd(x.x, Load4(rows + j * kPitch), sum);
-    sum = MulAdd(x.y, Load4(rows + (j + 1) * kPitch), sum);
-    sum = MulAdd(x.z, Load4(rows + (j + 2) * kPitch), sum);
-    sum = MulAdd(x.w, Load4(rows + (j + 3) * kPitch), sum);
+    const float4 x0 = Load4(a0 + j);
+    const float4 x1 = Load4(a1 + j);
+    const float of0[4] = {x0.x, x0.y, x0.z, x0.w};
+    const float of1[4] = {x1.x, x1.y, x1.z, x1.w};
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float4 row = Load4(rows + (j + i) * kPitch);
+      sum0 = MulAdd(of0[i], row, sum0);
+      sum1 = MulAdd(of1[i], row, sum1);
+    }
   }
-  return sum;
 }
 
 // Elements 4 lane ... 4 lane + 3 of a token's vector, times `factor`.
@@ -88,47 +102,6 @@ __device__ inline void NormaliseKeys(const DeltaRuleArgs& args,
                                          static_cast<float>(kKeyDim));
     StoreVector(keys.q, t, lane, q[i], __fmul_rn(factors.q, kKeyScale));
     StoreVector(keys.k, t, lane, k[i], __fmul_rn(factors.k, kKeyScale));
-  }
-}
-
-// The gates of a chunk and a value head, by one warp, two tokens a lane. G is
-// summed in double: one decay may be e^-300 and its neighbours near 1.
-__device__ inline void MakeDecays(const DeltaRuleArgs& args, int64_t value_head,
-                                  int64_t first, int count, int lane,
-                                  ChunkHead& to, double* log_decay,
-                                  float* beta) {
-  const float a_log =
-      FromBits(LoadBits(args.a_log, value_head), args.a_log.dtype);
-  const float dt_bias =
-      FromBits(LoadBits(args.dt_bias, value_head), args.dt_bias.dtype);
-  double sum[2] = {};
-#pragma unroll
-  for (int i = 0; i < 2; ++i) {
-    const int t = 2 * lane + i;
-    const bool live = t < count;
-    const int64_t at = (first + (live ? t : 0)) * args.value_heads + value_head;
-    const float b = live ? Sigmoid(args.b[at]) : 0.0f;
-    if (live) sum[i] = double{LogDecayOf(args.a[at], a_log, dt_bias)};
-    beta[t] = b;
-    to.beta[t] = b;
-  }
-  sum[1] = __dadd_rn(sum[0], sum[1]);
-  double before = sum[1];
-#pragma unroll
-  for (int distance = 1; distance < kWarpSize; distance *= 2) {
-    const double other = __shfl_up_sync(~0u, before, distance);
-    if (lane >= distance) before = __dadd_rn(before, other);
-  }
-  const double all = __shfl_sync(~0u, before, kWarpSize - 1);
-  before = __shfl_up_sync(~0u, before, 1);
-  if (lane == 0) before = 0;
-#pragma unroll
-  for (int i = 0; i < 2; ++i) {
-    const int t = 2 * lane + i;
-    const double g = __dadd_rn(before, sum[i]);
-    log_decay[t] = g;
-    to.decay[t] = DecayOf(static_cast<float>(g));
-    to.rest[t] = DecayOf(static_cast<float>(__dadd_rn(all, -g)));
   }
 }
 
@@ -172,19 +145,22 @@ struct Products {
       for (int e = 0; e < 4; ++e) of[t][e] = __fmul_rn(sum.Get(t, e), kUnscale);
     }
   }
-  // Of row i and column j, decayed from j to i; 0 right of the last column.
-  __device__ float Decayed(int t, int e, int i, int j, int last,
-                           const double* log_decay) const {
+  // Of row i of tile `tile` and column j, decayed from j to i; 0 right of the
+  // last column.
+  __device__ float Decayed(int t, int e, int tile, int i, int j, int last,
+                           const HeadDecays& decays) const {
     if (j > last) return 0;
     const float between =
-        DecayOf(static_cast<float>(__dadd_rn(log_decay[i], -log_decay[j])));
+        t / 2 == tile
+            ? decays.within[tile][i % kTile][j % kTile]
+            : __fmul_rn(decays.from_first[i], decays.to_first[tile][j]);
     return __fmul_rn(of[t][e], between);
   }
 };
 
 // L of rows kTile * tile ... up to the tile of the diagonal.
 __device__ inline void StoreL(const Products& products, int tile, int lane,
-                              const double* log_decay, const float* beta,
+                              const HeadDecays& decays,
                               float (&l)[kChunk][kPitch]) {
 #pragma unroll
   for (int t = 0; t < 2 * kTiles; ++t) {
@@ -193,14 +169,14 @@ __device__ inline void StoreL(const Products& products, int tile, int lane,
     for (int e = 0; e < 4; ++e) {
       const int i = kTile * tile + lane / 4 + e / 2 * 8;
       const int j = 8 * t + lane % 4 * 2 + e % 2;
-      l[i][j] =
-          __fmul_rn(beta[i], products.Decayed(t, e, i, j, i - 1, log_decay));
+      l[i][j] = __fmul_rn(decays.beta[i],
+                          products.Decayed(t, e, tile, i, j, i - 1, decays));
     }
   }
 }
 // A likewise.
 __device__ inline void StoreAttention(const Products& products, int tile,
-                                      int lane, const double* log_decay,
+                                      int lane, const HeadDecays& decays,
                                       ChunkHead& to) {
 #pragma unroll
   for (int t = 0; t < 2 * kTiles; ++t) {
@@ -210,9 +186,9 @@ __device__ inline void StoreAttention(const Products& products, int tile,
       const int i = kTile * tile + lane / 4 + half * 8;
       const int j = 8 * t + lane % 4 * 2;
       const float x =
-          products.Decayed(t, 2 * half, i, j, i, log_decay) * kTriangleScale;
+          products.Decayed(t, 2 * half, tile, i, j, i, decays) * kTriangleScale;
       const float y =
-          products.Decayed(t, 2 * half + 1, i, j + 1, i, log_decay) *
+          products.Decayed(t, 2 * half + 1, tile, i, j + 1, i, decays) *
           kTriangleScale;
       Store(to.attention, TriangleRow(tile, t / 2) + i % kTile, t % 2, lane % 4,
             SplitOf(x, y));
@@ -220,18 +196,17 @@ __device__ inline void StoreAttention(const Products& products, int tile,
   }
 }
 
-// The tiles on the diagonal, a column a thread of the first two warps, by
-// substitution.
-__device__ inline void InvertDiagonal(Shared& shared) {
-  const int top = threadIdx.x / kTile * kTile;
-  const int column = threadIdx.x % kTile;
+// The tiles on the diagonal, a column a thread, by substitution.
+__device__ inline void InvertDiagonal(HeadTriangles& head, int thread) {
+  const int top = thread / kTile * kTile;
+  const int column = thread % kTile;
   float x[kTile];
 #pragma unroll
   for (int i = 0; i < kTile; ++i) {
     float row[kTile];
 #pragma unroll
     for (int j = 0; j < i; j += 4) {
-      const float4 four = Load4(&shared.l[top + i][top + j]);
+      const float4 four = Load4(&head.l[top + i][top + j]);
       row[j] = four.x;
       row[j + 1] = four.y;
       row[j + 2] = four.z;
@@ -240,43 +215,58 @@ __device__ inline void InvertDiagonal(Shared& shared) {
     x[i] = i == column ? 1.0f : 0.0f;
 #pragma unroll
     for (int j = 0; j < i; ++j) x[i] = __fmaf_rn(-row[j], x[j], x[i]);
-    shared.inverse[top + i][top + column] = x[i];
+    head.inverse[top + i][top + column] = x[i];
   }
 }
 
 // Row kI of tiles left of the diagonal, from the rows above it: with T the
-// inverse, T_IJ = -T_II sum of L_IK T_KJ over J <= K < I. By all threads.
+// inverse, T_IJ = -T_II sum of L_IK T_KJ over J <= K < I. By the threads of all
+// heads, two rows of four columns each.
 template <int kI>
-__device__ inline void InvertRow(Shared& shared) {
-  const int r = threadIdx.x / kTile;
-  const int column = threadIdx.x % kTile * 4;
+__device__ inline void InvertRow(HeadTriangles& head, int thread) {
+  const int r = thread / kTile;
+  const int column = thread % kTile * 4;
   const bool takes_part = column < kTile * kI;
+  constexpr int kApart = kHeadThreads / kTile;
+  static_assert(2 * kApart == kTile);
   if (takes_part) {
-    *reinterpret_cast<float4*>(&shared.sums[r][column]) =
-        MulAddRows<kTile * kI>(shared.l[kTile * kI + r],
-                               &shared.inverse[0][column], float4{0, 0, 0, 0});
+    float4 sum0 = {0, 0, 0, 0};
+    float4 sum1 = {0, 0, 0, 0};
+    MulAddRows<kTile * kI>(head.l[kTile * kI + r],
+                           head.l[kTile * kI + r + kApart],
+                           &head.inverse[0][column], sum0, sum1);
+    *reinterpret_cast<float4*>(&head.sums[r][column]) = sum0;
+    *reinterpret_cast<float4*>(&head.sums[r + kApart][column]) = sum1;
   }
   __syncthreads();
   if (takes_part) {
-    const float4 x =
-        MulAddRows<kTile>(&shared.inverse[kTile * kI + r][kTile * kI],
-                          &shared.sums[0][column], float4{0, 0, 0, 0});
-    *reinterpret_cast<float4*>(&shared.inverse[kTile * kI + r][column]) = {
-        -x.x, -x.y, -x.z, -x.w};
+    float4 x0 = {0, 0, 0, 0};
+    float4 x1 = {0, 0, 0, 0};
+    MulAddRows<kTile>(&head.inverse[kTile * kI + r][kTile * kI],
+                      &head.inverse[kTile * kI + r + kApart][kTile * kI],
+                      &head.sums[0][column], x0, x1);
+    *reinterpret_cast<float4*>(&head.inverse[kTile * kI + r][column]) = {
+        -x0.x, -x0.y, -x0.z, -x0.w};
+    *reinterpret_cast<float4*>(
+        &head.inverse[kTile * kI + r + kApart][column]) = {-x1.x, -x1.y, -x1.z,
+                                                           -x1.w};
   }
   __syncthreads();
 }
 
-__device__ inline void StoreInverse(const Shared& shared, Triangle& to) {
+// By the threads of a head.
+__device__ inline void StoreInverse(const HeadTriangles& head, int thread,
+                                    Triangle& to) {
   constexpr int kUnitsOfTile = kTile * kTileUnits;
+  static_assert(kTiles * kUnitsOfTile <= kHeadThreads);
 #pragma unroll
   for (int i = 0; i < kTiles; ++i) {
     // The tiles of row i, a unit a thread.
-    const int j = threadIdx.x / kUnitsOfTile;
+    const int j = thread / kUnitsOfTile;
     if (j > i) continue;
-    const int row = threadIdx.x / kTileUnits % kTile;
-    const int unit = threadIdx.x % kTileUnits;
-    const float* from = &shared.inverse[kTile * i + row][kTile * j + 8 * unit];
+    const int row = thread / kTileUnits % kTile;
+    const int unit = thread % kTileUnits;
+    const float* from = &head.inverse[kTile * i + row][kTile * j + 8 * unit];
     SplitPair pairs[4];
 #pragma unroll
     for (int p = 0; p < 4; ++p) {
@@ -321,37 +311,56 @@ __global__ void __launch_bounds__(kThreads, 2)
   ChunkHead* to =
       segment.heads + blockIdx.x * args.value_heads + key_head * heads;
 
+  // What decays are made from, by a warp a head, is asked for early.
+  TokenGates gates;
+  const auto load_gates = [&](int64_t head) {
+    if (warp < kHeads && head + warp < heads) {
+      gates.Load(args, key_head * heads + head + warp, first, count, lane);
+    }
+  };
+  load_gates(0);
   NormaliseKeys(args, key_head, first, count, warp, lane, shared.keys);
-  // No product reaches above the diagonal of the inverse's tiles.
-  for (int i = threadIdx.x; i < kChunk * kPitch; i += kThreads) {
-    shared.inverse[i / kPitch][i % kPitch] = 0;
-  }
   __syncthreads();
   Products products;
   products.Make(shared.keys, warp >= kTiles, tile, lane);
   CopyKeys(shared.keys, segment.keys[blockIdx.x * args.key_heads + key_head]);
 
-  for (int64_t head = 0; head < heads; ++head) {
-    const int part = static_cast<int>(head % kDecayHeads);
-    if (part == 0 && warp < kDecayHeads && head + warp < heads) {
-      MakeDecays(args, key_head * heads + head + warp, first, count, lane,
-                 to[head + warp], shared.log_decay[warp], shared.beta[warp]);
+  const int of_head = threadIdx.x / kHeadThreads;
+  const int thread = threadIdx.x % kHeadThreads;
+  HeadTriangles& own = shared.heads[of_head];
+  for (int64_t head = 0; head < heads; head += kHeads) {
+    const int num_heads = static_cast<int>(min(int64_t{kHeads}, heads - head));
+    const bool has_head = of_head < num_heads;
+    if (warp < num_heads) {
+      MakeDecays(args, key_head * heads + head + warp, gates, count, lane,
+                 to[head + warp], shared.decays[warp]);
     }
-    // The decays are there, and the inverse before this one is stored.
+    load_gates(head + kHeads);
+    // The decays are there; the keys, or the triangles before these, done with.
     __syncthreads();
-    const double* log_decay = shared.log_decay[part];
-    if (warp < kTiles) {
-      StoreL(products, tile, lane, log_decay, shared.beta[part], shared.l);
-    } else {
-      StoreAttention(products, tile, lane, log_decay, to[head]);
+    if (has_head) {
+      MakeDecaysBetween<kHeadThreads>(shared.decays[of_head], thread);
+      // No product reaches above the diagonal of the inverse's tiles.
+      for (int i = thread; i < kChunk * kPitch; i += kHeadThreads) {
+        own.inverse[i / kPitch][i % kPitch] = 0;
+      }
     }
     __syncthreads();
-    if (threadIdx.x < kChunk) InvertDiagonal(shared);
+    for (int h = 0; h < num_heads; ++h) {
+      if (warp < kTiles) {
+        StoreL(products, tile, lane, shared.decays[h], shared.heads[h].l);
+      } else {
+        StoreAttention(products, tile, lane, shared.decays[h], to[head + h]);
+      }
+    }
     __syncthreads();
-    InvertRow<1>(shared);
-    InvertRow<2>(shared);
-    InvertRow<3>(shared);
-    StoreInverse(shared, to[head].inverse);
+    if (has_head && thread < kChunk) InvertDiagonal(own, thread);
+    __syncthreads();
+    // Of a head that there is not, whatever memory holds.
+    InvertRow<1>(own, thread);
+    InvertRow<2>(own, thread);
+    InvertRow<3>(own, thread);
+    if (has_head) StoreInverse(own, thread, to[head + of_head].inverse);
   }
 }
 

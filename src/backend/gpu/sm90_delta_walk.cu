@@ -4,9 +4,9 @@
 //   Y = beta (V - exp(G) K S)      X = T Y      O = exp(G) Q S + A X
 //   S <- exp(G_C) S + K^T (exp(G_C - G) X)
 // Four warps, one a tile of tokens, make Y and O; four others hold the state,
-// in f32 registers, and all make X. What a product reads of the state, of Y and
-// of X is split anew, each time by the power of two that its largest element
-// asks for. The next chunk is copied meanwhile.
+// in f32 registers, and make exp(G) Q S meanwhile; all make X. What a product
+// reads of the state, of Y and of X is split anew, each time by the power of
+// two that its largest element asks for. The next chunk is copied meanwhile.
 
 #include "backend/gpu/sm80_delta_chunk.cuh"
 #include "backend/gpu/sm90_bulk.cuh"
@@ -35,6 +35,8 @@ struct Shared {
   ChunkColumns y;
   ChunkColumns x;
   ChunkColumns rest_x;  // exp(G_C - G) X
+  // exp(G) Q S of a tile of tokens, as the lanes of its warps hold it.
+  float of_queries[kTokenWarps][4 * kColumnTiles][kWarpSize];
   BulkCopies copies[kStages];
   uint32_t most_state[kStateWarps];
   uint32_t most_y[kTokenWarps];
@@ -113,6 +115,34 @@ class Walk {
     return sum;
   }
 
+  // exp(G) K S or exp(G) Q S of tile `tile` of tokens.
+  __device__ Wide TakeState(const Stage& stage,
+                            const SplitMatrix<kChunk, kKeyUnits>& rows,
+                            int tile) const {
+    SplitSum<kColumnTiles> sum;
+#pragma unroll 4
+    for (int at = 0; at < kKeyDim; at += kTile) {
+      const SplitTile left = LeftTile(rows, kTile * tile, at, lane_);
+#pragma unroll
+      for (int t = 0; t < kColumnTiles; t += 2) {
+        sum.Add(t, left, RightTurned(shared_.state, at, 8 * t, lane_));
+      }
+    }
+    const Scale scale = ScaleOf(MostOf(shared_.most_state));
+    const float down = __fmul_rn(scale.down, 1 / kKeyScale);
+    Wide taken;
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      const float decay =
+          stage.head.decay[kTile * tile + lane_ / 4 + e / 2 * 8];
+#pragma unroll
+      for (int t = 0; t < kColumnTiles; ++t) {
+        taken.at[t][e] = __fmul_rn(decay, __fmul_rn(sum.Get(t, e), down));
+      }
+    }
+    return taken;
+  }
+
   // X of tile `tile` and half `half` of the columns, once all have made Y.
   __device__ void MakeX(const Stage& stage, int tile, int half) {
     const TriangleTiles inverse(stage.head.inverse, tile, lane_);
@@ -165,13 +195,11 @@ class TokenWalk : public Walk {
       // The chunk before is done with, and with it the other stage.
       if (threadIdx.x == 0 && c > 0) StartCopy(c + 1);
       AwaitCopy(c);
-      Wide y;
-      Wide o;
-      TakeState(stage, y, o);
+      Wide y = TakeState(stage, stage.keys.k, tile_);
       MakeY(stage, v, y);
       const float down = ShareY(y);
       MakeX(stage, tile_, 0);
-      WriteOut(stage, first, down, o);
+      WriteOut(stage, first, down);
     }
   }
 
@@ -215,36 +243,6 @@ class TokenWalk : public Walk {
     return v;
   }
 
-  // exp(G) K S and exp(G) Q S of the tile.
-  __device__ void TakeState(const Stage& stage, Wide& of_keys,
-                            Wide& of_queries) const {
-    SplitSum<kColumnTiles> keys;
-    SplitSum<kColumnTiles> queries;
-#pragma unroll 4
-    for (int at = 0; at < kKeyDim; at += kTile) {
-      const SplitTile k = LeftTile(stage.keys.k, kTile * tile_, at, lane_);
-      const SplitTile q = LeftTile(stage.keys.q, kTile * tile_, at, lane_);
-#pragma unroll
-      for (int t = 0; t < kColumnTiles; t += 2) {
-        const SplitTile s = RightTurned(shared_.state, at, 8 * t, lane_);
-        keys.Add(t, k, s);
-        queries.Add(t, q, s);
-      }
-    }
-    const Scale scale = ScaleOf(MostOf(shared_.most_state));
-    const float down = __fmul_rn(scale.down, 1 / kKeyScale);
-#pragma unroll
-    for (int e = 0; e < 4; ++e) {
-      const float decay = stage.head.decay[Token(e / 2)];
-#pragma unroll
-      for (int t = 0; t < kColumnTiles; ++t) {
-        of_keys.at[t][e] = __fmul_rn(decay, __fmul_rn(keys.Get(t, e), down));
-        of_queries.at[t][e] =
-            __fmul_rn(decay, __fmul_rn(queries.Get(t, e), down));
-      }
-    }
-  }
-
   // Turns exp(G) K S into Y.
   __device__ void MakeY(const Stage& stage, const Wide& v, Wide& y) const {
 #pragma unroll
@@ -267,13 +265,16 @@ class TokenWalk : public Walk {
     return scale.down;
   }
 
-  // O of the tile, from exp(G) Q S, once all have made X.
-  __device__ void WriteOut(const Stage& stage, int64_t first, float down,
-                           const Wide& of_state) const {
+  // O of the tile, once all have made X.
+  __device__ void WriteOut(const Stage& stage, int64_t first,
+                           float down) const {
     const TriangleTiles attention(stage.head.attention, tile_, lane_);
     __syncthreads();
     const auto sum = Multiply<kColumnTiles>(attention, tile_, shared_.x, 0);
     const float unscale = __fmul_rn(down, 1 / (kScaleOfX * kTriangleScale));
+    const auto of_queries = [&](int t, int e) {
+      return shared_.of_queries[tile_][4 * t + e][lane_];
+    };
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int64_t row = first + Token(half);
@@ -285,8 +286,8 @@ class TokenWalk : public Walk {
       for (int t = 0; t < kColumnTiles; ++t) {
         const int e = 2 * half;
         *reinterpret_cast<float2*>(out + 8 * t) = {
-            __fmaf_rn(sum.Get(t, e), unscale, of_state.at[t][e]),
-            __fmaf_rn(sum.Get(t, e + 1), unscale, of_state.at[t][e + 1])};
+            __fmaf_rn(sum.Get(t, e), unscale, of_queries(t, e)),
+            __fmaf_rn(sum.Get(t, e + 1), unscale, of_queries(t, e + 1))};
       }
     }
   }
@@ -305,6 +306,7 @@ class StateWalk : public Walk {
       ShareState();
       __syncthreads();
       AwaitCopy(c);
+      ShareQueries(stage);
       __syncthreads();  // for the largest of Y
       // A short and a long row of tiles for the two warps of a scheduler.
       MakeX(stage, kTiles - 1 - warp_, 1);
@@ -365,6 +367,18 @@ class StateWalk : public Walk {
 #pragma unroll
     for (int tile = 0; tile < kStateTiles; ++tile) {
       state_[tile].Split(shared_.state, Key(tile), 0, lane_, up, up);
+    }
+  }
+
+  // For the token warp of tile warp_.
+  __device__ void ShareQueries(const Stage& stage) const {
+    const Wide taken = TakeState(stage, stage.keys.q, warp_);
+#pragma unroll
+    for (int t = 0; t < kColumnTiles; ++t) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        shared_.of_queries[warp_][4 * t + e][lane_] = taken.at[t][e];
+      }
     }
   }
 
