@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backend/kernel_bench.h"
@@ -86,7 +87,8 @@ TEST_F(ScatterTest, EveryRoutingOnEveryRankIsTheCpus) {
 
 TEST_F(ScatterTest, FlagshipSizesAreTheCpus) {
   Numbers numbers(2);
-  for (int64_t live : {9, 64, 200, 256, 512, 513, 2048, 8192}) {
+  for (int64_t live : {1, 9, 63, 64, 65, 200, 256, 257, 333, 512, 513, 2048,
+                       4096, 5000, 8192}) {
     const Routing routing = RandomRouting(numbers, live, 8, 256);
     for (int64_t tile_rows : {8, 16, 64, 128}) {
       Check(routing, live, tile_rows, OwnedRange(256, 0, 256));
@@ -114,6 +116,37 @@ TEST_F(ScatterTest, ManyExpertsAndManySlotsAreTheCpus) {
   }
   Check(heavy, live, 64, OwnedRange(512, 0, 512));
   Check(heavy, live, 64, OwnedRange(512, 256, 512));
+}
+
+// In one block and in a cluster of them, few and many rounds a warp.
+TEST_F(ScatterTest, DegenerateRoutingsOfEverySizeAreTheCpus) {
+  const auto routing_of = [](std::string name, int64_t live, auto id_of) {
+    Routing routing = {std::move(name), live, 8, {}};
+    for (int64_t s = 0; s < live * 8; ++s) {
+      routing.ids.push_back(static_cast<int32_t>(id_of(s)));
+    }
+    return routing;
+  };
+  for (int64_t live : {1, 63, 65, 256, 257, 512, 2048, 8192}) {
+    const Routing routings[] = {
+        routing_of("all to the last", live, [](int64_t) { return 255; }),
+        routing_of("all to the first", live, [](int64_t) { return 0; }),
+        routing_of("all absent", live, [](int64_t) { return -1; }),
+        routing_of("two of three absent", live,
+                   [](int64_t s) { return s % 3 == 0 ? s % 256 : -1; }),
+        routing_of("in turn", live, [](int64_t s) { return s % 256; }),
+        routing_of("the upper half", live,
+                   [](int64_t s) { return 128 + s % 128; }),
+    };
+    for (const Routing& routing : routings) {
+      for (int64_t tile_rows : {16, 64}) {
+        Check(routing, live, tile_rows, OwnedRange(256, 0, 256));
+        Check(routing, live, tile_rows, OwnedRange(256, 0, 128));
+      }
+      // Most rows are not live.
+      Check(routing, 3 * live + 1, 64, OwnedRange(256, 0, 256));
+    }
+  }
 }
 
 TEST_F(ScatterTest, UnscatterPutsRealRowsBackAndLeavesTheRest) {
