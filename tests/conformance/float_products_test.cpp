@@ -147,6 +147,10 @@ TEST_F(FloatProductsTest, AgreeWithTheCpu) {
       {33, 31, 300, 2048},
       {100, 100, 200, 192},
       {512, 500, 256, 2048},
+      {600, 590, 256, 2048},
+      {2048, 2041, 300, 320},
+      {6400, 6390, 300, 64},
+      {600, 0, 256, 2048},
       {3, 0, 16, 2048},
   };
   for (const ProductShape& shape : shapes) {
@@ -200,6 +204,27 @@ TEST_F(FloatProductsTest, ARowDependsOnNothingBesideIt) {
         EXPECT_TRUE(SameRow(Row(got, r, rows), alone[static_cast<size_t>(r)]))
             << "row " << r << " of " << live << " of " << capacity;
       }
+    }
+  }
+}
+
+TEST_F(FloatProductsTest, TilesOfManyRowsGiveTheSameBits) {
+  Numbers numbers(106);
+  const int64_t rows = 300;
+  const int64_t live = 70;
+  ASSERT_TRUE(ChooseManyTile(live, rows) == kSmallTile);
+  ASSERT_TRUE(ChooseManyTile(600, rows) == kMiddleTile);
+  ASSERT_TRUE(ChooseManyTile(6400, rows) == kLargeTile);
+  for (int64_t cols : {64, 192, 2048}) {
+    SCOPED_TRACE(cols);
+    Stored weight(numbers, DType::kBF16, rows * cols);
+    const std::vector<float> x = Uniforms(numbers, live * cols);
+    const std::vector<float> want =
+        Run(x, weight.data(), {live, live, rows, cols});
+    for (int64_t capacity : {600, 6400}) {
+      EXPECT_TRUE(
+          SameBits(Run(x, weight.data(), {capacity, live, rows, cols}), want))
+          << capacity;
     }
   }
 }

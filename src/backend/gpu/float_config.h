@@ -34,6 +34,34 @@ constexpr bool IsManyRows(int64_t capacity, int64_t rows, int64_t cols) {
   return capacity > 8 && rows >= 16 && cols > 0 && cols % 64 == 0;
 }
 
+/// What a block of many rows takes: rows of the input and of the weights. No
+/// matter of bits.
+struct ManyTile {
+  int inputs;
+  int weights;
+  friend bool operator==(const ManyTile&, const ManyTile&) = default;
+  constexpr int64_t Blocks(int64_t num_inputs, int64_t num_weights) const {
+    return (num_inputs + inputs - 1) / inputs *
+           ((num_weights + weights - 1) / weights);
+  }
+};
+inline constexpr ManyTile kSmallTile = {16, 64};
+inline constexpr ManyTile kMiddleTile = {32, 128};
+inline constexpr ManyTile kLargeTile = {64, 256};
+
+/// Small tiles while they fill an H200 no more than once, the middle ones while
+/// no more than three times: then the large ones, one of which takes as long as
+/// three of these, are the sooner done.
+constexpr ManyTile ChooseManyTile(int64_t inputs, int64_t weights) {
+  constexpr int64_t kMultiprocessors = 132;
+  if (kSmallTile.Blocks(inputs, weights) <= kMultiprocessors) {
+    return kSmallTile;
+  }
+  return kMiddleTile.Blocks(inputs, weights) <= 3 * kMultiprocessors
+             ? kMiddleTile
+             : kLargeTile;
+}
+
 /// Products of the same input rows in one launch.
 struct FloatDesc {
   int64_t capacity = 0;  // input rows

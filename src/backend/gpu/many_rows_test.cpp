@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "backend/gpu/float_config.h"
+
 namespace signet::backend::gpu {
 namespace {
 
@@ -24,6 +26,22 @@ TEST(ManyRowsTest, TakesTheFlagshipsScoresOfAChunk) {
   for (int64_t capacity : {1, 2, 8}) {
     EXPECT_FALSE(TakesManyRows(Scores(capacity))) << capacity;
   }
+}
+
+TEST(ManyRowsTest, TilesGrowWithTheNumberOfRows) {
+  for (int64_t rows : {1, 9, 64, 512}) {
+    EXPECT_TRUE(ChooseManyTile(rows, 256) == kSmallTile) << rows;
+  }
+  for (int64_t rows : {544, 1024, 2048, 4096}) {
+    EXPECT_TRUE(ChooseManyTile(rows, 256) == kMiddleTile) << rows;
+  }
+  for (int64_t rows : {8192, 16384}) {
+    EXPECT_TRUE(ChooseManyTile(rows, 256) == kLargeTile) << rows;
+  }
+  // A wave of blocks, not a few more.
+  EXPECT_EQ(kSmallTile.Blocks(512, 256), 128);
+  EXPECT_EQ(kMiddleTile.Blocks(2048, 256), 128);
+  EXPECT_EQ(kLargeTile.Blocks(8192, 256), 128);
 }
 
 TEST(ManyRowsTest, TakesPlainProductsOfWholeTiles) {
