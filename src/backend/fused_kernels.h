@@ -92,6 +92,15 @@ struct NormRoundArgs {
   bool keep_normed = false;
 };
 
+/// Residual add, norm, and the round of norm.out: add.out is norm.x and always
+/// written, for the residual lives on; norm.out is when `keep_normed`.
+struct AddNormRoundArgs {
+  ResidualAddArgs add;
+  NormArgs norm;
+  RoundArgs round;  // multiple 1
+  bool keep_normed = false;
+};
+
 /// Gated norm, then the round of norm.out, which need not be written.
 struct GatedNormRoundArgs {
   GatedNormArgs norm;
@@ -126,6 +135,7 @@ class FusedKernels {
   virtual void MoeTail(LaunchKey, const MoeTailArgs&) = 0;
   virtual void MoeBlock(LaunchKey, const MoeBlockArgs&) = 0;
   virtual void NormRound(LaunchKey, const NormRoundArgs&) = 0;
+  virtual void AddNormRound(LaunchKey, const AddNormRoundArgs&) = 0;
   virtual void GatedNormRound(LaunchKey, const GatedNormRoundArgs&) = 0;
   virtual void UnscatterActivation(LaunchKey,
                                    const UnscatterActivationArgs&) = 0;

@@ -70,8 +70,9 @@ using Launch = std::variant<
     backend::RoundedProductsArgs, backend::ProductAddArgs,
     backend::DeltaMixArgs, backend::AttendArgs, backend::RouteGateUpArgs,
     backend::MoeTailArgs, backend::MoeBlockArgs, backend::NormRoundArgs,
-    backend::GatedNormRoundArgs, backend::UnscatterActivationArgs,
-    backend::CombineTailArgs, GroupReduce, GroupGather, GroupBroadcast>;
+    backend::AddNormRoundArgs, backend::GatedNormRoundArgs,
+    backend::UnscatterActivationArgs, backend::CombineTailArgs, GroupReduce,
+    GroupGather, GroupBroadcast>;
 
 /// Where the executor writes the inputs of a call and reads its outputs, on the
 /// host; null where the program has none. Logits and outputs of blocks are

@@ -168,6 +168,9 @@ void Launch1(backend::Kernels& kernels, backend::LaunchKey key,
           [&](const backend::NormRoundArgs& a) {
             kernels.fused()->NormRound(key, a);
           },
+          [&](const backend::AddNormRoundArgs& a) {
+            kernels.fused()->AddNormRound(key, a);
+          },
           [&](const backend::GatedNormRoundArgs& a) {
             kernels.fused()->GatedNormRound(key, a);
           },

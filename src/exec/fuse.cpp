@@ -112,6 +112,21 @@ std::optional<Fused> NormRound(Rest rest) {
                2};
 }
 
+// From the residual add that a norm reads to the round.
+std::optional<Fused> AddNormRound(Rest rest) {
+  const auto* add = At<backend::ResidualAddArgs>(rest, 0);
+  if (add == nullptr) return {};
+  const std::optional<Fused> end = NormRound(rest.subspan(1));
+  if (!end) return {};
+  const auto& tail = std::get<backend::NormRoundArgs>(end->launch);
+  if (tail.norm.x != add->out || tail.norm.width != add->width) return {};
+  return Fused{backend::AddNormRoundArgs{.add = *add,
+                                         .norm = tail.norm,
+                                         .round = tail.round,
+                                         .keep_normed = tail.keep_normed},
+               3};
+}
+
 // The round after the gated norm at `i`, if nothing else reads what it rounds.
 const backend::RoundArgs* RoundOfGatedNorm(Rest rest, size_t i) {
   const auto* norm = At<backend::GatedNormArgs>(rest, i);
@@ -302,19 +317,10 @@ std::optional<Fused> MoeBlock(Rest rest) {
 using Pattern = std::optional<Fused> (*)(Rest);
 
 // Where two begin alike, the longer first.
-constexpr std::array<Pattern, 13> kPatterns = {MoeBlock,
-                                               NormProducts,
-                                               NormRound,
-                                               RoundedProducts,
-                                               ProductAdd,
-                                               DeltaMixRound,
-                                               DeltaMix,
-                                               Attend,
-                                               GatedNormRound,
-                                               RouteGateUp,
-                                               UnscatterActivation,
-                                               MoeTail,
-                                               CombineTail};
+constexpr std::array<Pattern, 14> kPatterns = {
+    MoeBlock,    NormProducts,        AddNormRound, NormRound,  RoundedProducts,
+    ProductAdd,  DeltaMixRound,       DeltaMix,     Attend,     GatedNormRound,
+    RouteGateUp, UnscatterActivation, MoeTail,      CombineTail};
 
 }  // namespace
 

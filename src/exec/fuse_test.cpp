@@ -53,6 +53,17 @@ backend::NormArgs Norm() {
 backend::RoundArgs Round(Buffer x) {
   return {.rows = RowsOf(), .width = kWidth, .x = At(x), .out = At(kRounded)};
 }
+// A residual add, a norm of its sum, and their round.
+Launches AddedNorm() {
+  backend::NormArgs norm = Norm();
+  norm.x = At(kMiddle);
+  return {backend::ResidualAddArgs{.rows = RowsOf(),
+                                   .width = kWidth,
+                                   .residual = At(kResidual),
+                                   .addend = At(kOut),
+                                   .out = At(kMiddle)},
+          norm, Round(kNormed)};
+}
 backend::ProjectionArgs Product(Buffer x, Buffer out) {
   return {.rows = RowsOf(), .x = {.data = At(x)}, .out = At(out)};
 }
@@ -172,6 +183,71 @@ TEST(FuseTest, NormAndRoundOfOtherBuffers) {
   EXPECT_TRUE(StayApart({Norm(), round}));
 }
 
+TEST(FuseTest, AddNormAndRound) {
+  const auto args_before = [](const Launch& next) {
+    Launches launches = AddedNorm();
+    launches.push_back(next);
+    const auto fused = FuseAll(launches);
+    EXPECT_EQ(fused.size(), 2u);
+    const auto* args = First<backend::AddNormRoundArgs>(fused, 3);
+    return args != nullptr ? *args : backend::AddNormRoundArgs();
+  };
+  const auto args = args_before(Product(kRounded, kScores));
+  EXPECT_EQ(args.add.residual, At(kResidual));
+  EXPECT_EQ(args.add.addend, At(kOut));
+  EXPECT_EQ(args.norm.x, At(kMiddle));
+  EXPECT_EQ(args.round.out, At(kRounded));
+  EXPECT_FALSE(args.keep_normed);
+  EXPECT_TRUE(args_before(Product(kNormed, kScores)).keep_normed);
+}
+
+TEST(FuseTest, AnAddThatTheNormDoesNotReadStaysApart) {
+  // The norm and the round go together all the same.
+  const auto without_add = [](const Launches& launches) {
+    const auto fused = FuseAll(launches);
+    return fused.size() == 2 && fused[0].count == 1 &&
+           std::holds_alternative<backend::NormRoundArgs>(fused[1].launch);
+  };
+  Launches other = AddedNorm();
+  ArgsOf<backend::NormArgs>(other[1]).x = At(kX);
+  EXPECT_TRUE(without_add(other));
+  other = AddedNorm();
+  ArgsOf<backend::ResidualAddArgs>(other[0]).width = kWidth / 2;
+  EXPECT_TRUE(without_add(other));
+
+  other = AddedNorm();
+  ArgsOf<backend::RoundArgs>(other[2]).x = At(kX);
+  EXPECT_TRUE(StayApart(other));
+  other = AddedNorm();
+  other.pop_back();
+  EXPECT_TRUE(StayApart(other));
+}
+
+TEST(FuseTest, AnAddThatEndsALongerLaunchStaysThere) {
+  Launches launches = Tail();
+  launches.push_back(Norm());
+  ArgsOf<backend::NormArgs>(launches.back()).x = At(kResidual);
+  launches.push_back(Round(kNormed));
+  const auto fused = FuseAll(launches);
+  ASSERT_EQ(fused.size(), 2u);
+  EXPECT_NE(First<backend::CombineTailArgs>(fused, 4), nullptr);
+  EXPECT_TRUE(std::holds_alternative<backend::NormRoundArgs>(fused[1].launch));
+}
+
+TEST(FuseTest, FewRowsAddWithTheirProduct) {
+  backend::ProjectionArgs product = Product(kX, kOut);
+  product.rows = RowsOf(8);
+  Launches launches = {product};
+  for (const Launch& launch : AddedNorm()) launches.push_back(launch);
+  launches.back() = Product(kNormed, kScores);
+  ArgsOf<backend::NormArgs>(launches[2]).rows = RowsOf(8);
+  const auto fused = FuseAll(launches);
+  ASSERT_EQ(fused.size(), 2u);
+  EXPECT_NE(First<backend::ProductAddArgs>(fused, 2), nullptr);
+  EXPECT_TRUE(
+      std::holds_alternative<backend::NormProductsArgs>(fused[1].launch));
+}
+
 TEST(FuseTest, GatedNormAndRound) {
   const Launches launches = {GatedNorm(), Round(kNormed),
                              Product(kRounded, kOut)};
@@ -273,6 +349,9 @@ TEST(FuseTest, BuffersThatOverlapKeepStepsApart) {
                           [](size_t, size_t count) { return count < 4; });
   ASSERT_EQ(fused.size(), 2u);
   EXPECT_NE(First<backend::DeltaMixArgs>(fused, 3), nullptr);
+  const auto added = Fuse(AddedNorm(), [](size_t, size_t n) { return n < 3; });
+  ASSERT_EQ(added.size(), 2u);
+  EXPECT_EQ(added[0].count, 1u);
   const auto never = [](size_t, size_t) { return false; };
   EXPECT_EQ(Fuse(Tail(), never).size(), 4u);
 }

@@ -102,6 +102,66 @@ TEST_F(FusedRoundsGpuTest, NormRound) {
   }
 }
 
+TEST_F(FusedRoundsGpuTest, AddNormRound) {
+  Numbers numbers(606);
+  for (const Extent& e : kExtents) {
+    for (const DType dtype : kWeightTypes) {
+      for (const std::string unaligned : {"nothing", "residual", "addend"}) {
+        SCOPED_TRACE(NameOf(e) + ", unaligned: " + unaligned);
+        const int64_t shift = unaligned == "residual" ? 1 : 0;
+        const int64_t live = e.live * e.width;
+        const int64_t count = e.capacity * e.width;
+        const std::vector<float> values = UniformValues(numbers, live, 3.0f);
+        Input residual(values, count, shift), in_place(values, count, shift);
+        Input addend(UniformValues(numbers, live, 3.0f), count,
+                     unaligned == "addend" ? 1 : 0);
+        Stored weight(numbers, dtype, e.width);
+        DeviceRows rows(e.live, e.capacity);
+        DeviceArray<float> sum(count), fused_sum(count);
+        DeviceArray<float> normed(count), kept(count), dropped(count);
+        DeviceArray<uint16_t> want(count), got(count), alone(count);
+        const auto args = [&](const float* from, float* to,
+                              DeviceArray<float>& out,
+                              DeviceArray<uint16_t>& rounded) {
+          return AddNormRoundArgs{
+              .add = {rows.view(), e.width, from, addend.data(), to},
+              .norm = {.rows = rows.view(),
+                       .x = to,
+                       .weight = {weight.data(), dtype, e.width},
+                       .width = e.width,
+                       .out = out.data()},
+              .round = {.rows = rows.view(),
+                        .width = e.width,
+                        .x = out.data(),
+                        .out = rounded.data()}};
+        };
+        const AddNormRoundArgs steps =
+            args(residual.data(), sum.data(), normed, want);
+        kernels().ResidualAdd(Key(), steps.add);
+        kernels().Norm(Key(), steps.norm);
+        kernels().Round(Key(), steps.round);
+        AddNormRoundArgs fused =
+            args(residual.data(), fused_sum.data(), kept, got);
+        fused.keep_normed = true;
+        kernels().AddNormRound(Key(), fused);
+        kernels().AddNormRound(
+            Key(), args(in_place.data(), in_place.data(), dropped, alone));
+        Finish();
+        const std::vector<float> sums = Written(sum, live);
+        const std::vector<uint16_t> bits = Written(want, live);
+        EXPECT_TRUE(SameBits(Written(fused_sum, live), sums));
+        std::vector<float> replaced = Written(in_place.array, shift + live);
+        replaced.erase(replaced.begin(), replaced.begin() + shift);
+        EXPECT_TRUE(SameBits(replaced, sums));
+        EXPECT_TRUE(SameBits(Written(got, live), bits));
+        EXPECT_TRUE(SameBits(Written(alone, live), bits));
+        EXPECT_TRUE(SameBits(Written(kept, live), Written(normed, live)));
+        Written(dropped, 0);
+      }
+    }
+  }
+}
+
 TEST_F(FusedRoundsGpuTest, GatedNormRound) {
   struct Heads {
     int64_t capacity, live, heads, head_dim;

@@ -62,6 +62,7 @@ class GpuKernels final : public Kernels, public FusedKernels {
   void MoeTail(LaunchKey, const MoeTailArgs&) override;
   void MoeBlock(LaunchKey, const MoeBlockArgs&) override;
   void NormRound(LaunchKey, const NormRoundArgs&) override;
+  void AddNormRound(LaunchKey, const AddNormRoundArgs&) override;
   void GatedNormRound(LaunchKey, const GatedNormRoundArgs&) override;
   void UnscatterActivation(LaunchKey, const UnscatterActivationArgs&) override;
   void CombineTail(LaunchKey, const CombineTailArgs&) override;
