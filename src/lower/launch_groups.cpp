@@ -10,10 +10,20 @@ bool IsAny(const step::Step& step) {
   return (std::holds_alternative<Kinds>(step) || ...);
 }
 
+// Whether step `i` is an add whose sum is normed and rounded, but for the one
+// that ends a routed block: that ends the block's group.
+bool AddsForARoundedNorm(std::span<const step::Step> steps, size_t i) {
+  return i + 2 < steps.size() && IsAny<step::ResidualAdd>(steps[i]) &&
+         IsAny<step::Norm>(steps[i + 1]) && IsAny<step::Round>(steps[i + 2]) &&
+         !IsAny<step::GatedAdd>(steps[i - 1]);
+}
+
 // Whether step `i` begins a group; it is not the first.
 bool Begins(std::span<const step::Step> steps, size_t i) {
   const step::Step& step = steps[i];
   const step::Step& before = steps[i - 1];
+  if (AddsForARoundedNorm(steps, i)) return true;
+  if (i >= 2 && AddsForARoundedNorm(steps, i - 1)) return false;
   if (IsAny<step::Norm, step::Conv, step::QkNormRope>(step)) return true;
   // The products of selected experts may share a launch with what selects them.
   if (IsAny<step::MoeRoute>(step)) {

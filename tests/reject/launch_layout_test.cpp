@@ -176,8 +176,8 @@ TEST(LaunchGroups, AChunkHasThoseOfTheFusedLaunches) {
           "embed",
           // A DeltaNet layer.
           "norm round", "projection projection projection projection",
-          "conv delta_rule gated_norm round", "projection residual_add",
-          "norm round",
+          "conv delta_rule gated_norm round", "projection",
+          "residual_add norm round",
           "projection projection projection projection activation",
           "moe_route moe_scatter grouped_moe_gemm moe_gate_up_unscatter "
           "moe_activation",
@@ -185,8 +185,8 @@ TEST(LaunchGroups, AChunkHasThoseOfTheFusedLaunches) {
           "moe_combine all_reduce gated_add residual_add",
           // A layer of full attention.
           "norm round", "projection projection projection",
-          "qk_norm_rope kv_append attention round", "projection residual_add",
-          "norm round",
+          "qk_norm_rope kv_append attention round", "projection",
+          "residual_add norm round",
           "projection projection projection projection activation",
           "moe_route moe_scatter grouped_moe_gemm moe_gate_up_unscatter "
           "moe_activation",
