@@ -21,7 +21,7 @@ class GpuKernels final : public Kernels, public FusedKernels {
   GpuKernels(Stream stream, int num_sms, void* scratch)
       : stream_(stream), num_sms_(num_sms), scratch_(scratch) {}
 
-  static constexpr size_t kScratchBytes = size_t{64} << 20;
+  static constexpr size_t kScratchBytes = size_t{256} << 20;
   static constexpr size_t kBlockBytes = size_t{4} << 10;
   static constexpr size_t kSplitBytes = kScratchBytes - kBlockBytes;
 
