@@ -140,13 +140,21 @@ __global__ void __launch_bounds__(kConvThreads)
     before = LoadState(tile.state);
   }
   History at = before;
-  constexpr int kBatch = 4;  // rows whose loads are in flight together
+  // Rows whose loads are in flight together, while those before are summed.
+  constexpr int kBatch = 4;
+  float4 next[kBatch] = {};
+  const auto load = [&](int64_t row) {
+#pragma unroll
+    for (int i = 0; i < kBatch; ++i) {
+      if (row + i < tile.last) next[i] = Load4(tile.u + (row + i) * channels);
+    }
+  };
+  load(tile.first);
   for (int64_t row = tile.first; row < tile.last; row += kBatch) {
     float4 u[kBatch];
 #pragma unroll
-    for (int i = 0; i < kBatch; ++i) {
-      if (row + i < tile.last) u[i] = Load4(tile.u + (row + i) * channels);
-    }
+    for (int i = 0; i < kBatch; ++i) u[i] = next[i];
+    load(row + kBatch);
 #pragma unroll
     for (int i = 0; i < kBatch; ++i) {
       if (row + i >= tile.last) break;
