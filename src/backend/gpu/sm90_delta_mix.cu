@@ -198,21 +198,13 @@ uint16_t* RoundedOf(const DeltaMixArgs& args) {
 template <typename W, int kColumns>
 Status LaunchMix(Stream stream, const DeltaMixArgs& args, int cluster) {
   LaunchAttributes attributes(args.conv.rows.capacity);
-  cudaLaunchAttribute& clusters = attributes.list[attributes.count++];
-  clusters.id = cudaLaunchAttributeClusterDimension;
-  clusters.val.clusterDim.x = static_cast<unsigned>(cluster);
-  clusters.val.clusterDim.y = 1;
-  clusters.val.clusterDim.z = 1;
-  cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(static_cast<unsigned>(cluster),
-                        static_cast<unsigned>(args.delta.key_heads),
-                        static_cast<unsigned>(args.conv.rows.capacity));
-  config.blockDim = kDeltaWarps * kColumns;
-  config.stream = stream;
-  config.attrs = attributes.list;
-  config.numAttrs = attributes.count;
-  return cudaLaunchKernelEx(&config, MixToken<W, kColumns>, args.conv,
-                            args.delta, args.norm, RoundedOf(args));
+  attributes.SetCluster(cluster);
+  return LaunchAs(attributes, MixToken<W, kColumns>,
+                  dim3(static_cast<unsigned>(cluster),
+                       static_cast<unsigned>(args.delta.key_heads),
+                       static_cast<unsigned>(args.conv.rows.capacity)),
+                  dim3(kDeltaWarps * kColumns), 0, stream, args.conv,
+                  args.delta, args.norm, RoundedOf(args));
 }
 
 }  // namespace

@@ -18,6 +18,10 @@ inline constexpr Status kOk = cudaSuccess;
 /// Threads that run in lockstep and exchange registers.
 inline constexpr int kWarpSize = 32;
 
+/// The most rows of launches that are made for few: for a token or a small
+/// batch.
+inline constexpr int kFewRows = 8;
+
 #ifdef __CUDACC__
 
 /// Returns when all earlier launches of the stream are complete and what they
@@ -48,7 +52,6 @@ __device__ inline void DependencyWait() {
 /// kFewRows rows want as shared memory. Blocks wait for a multiprocessor to run
 /// empty where it has to divide its memory anew, so those that follow each
 /// other agree: on what the largest of them needs.
-inline constexpr int kFewRows = 8;
 inline constexpr int kFewRowsCarveout = 72;
 
 /// Attributes of a launch that may start before its predecessor ends, of up to
@@ -65,15 +68,21 @@ struct LaunchAttributes {
     list[count].id = cudaLaunchAttributePreferredSharedMemoryCarveout;
     list[count++].val.sharedMemCarveout = kFewRowsCarveout;
   }
+
+  void SetCluster(int blocks) {
+    list[count].id = cudaLaunchAttributeClusterDimension;
+    cudaLaunchAttribute& shape = list[count++];
+    shape.val.clusterDim.x = static_cast<unsigned>(blocks);
+    shape.val.clusterDim.y = 1;
+    shape.val.clusterDim.z = 1;
+  }
 };
 
-/// Launches `kernel`, allowed to start before its predecessor ends: it calls
-/// DependencyWait. Of up to `rows` rows.
+/// Launches `kernel` with `attributes`: it calls DependencyWait.
 template <typename... Parameters, typename... Arguments>
-Status LaunchRows(int64_t rows, void (*kernel)(Parameters...), dim3 grid,
-                  dim3 block, size_t shared_bytes, Stream stream,
-                  Arguments&&... arguments) {
-  LaunchAttributes attributes(rows);
+Status LaunchAs(LaunchAttributes attributes, void (*kernel)(Parameters...),
+                dim3 grid, dim3 block, size_t shared_bytes, Stream stream,
+                Arguments&&... arguments) {
   cudaLaunchConfig_t config = {};
   config.gridDim = grid;
   config.blockDim = block;
@@ -85,26 +94,24 @@ Status LaunchRows(int64_t rows, void (*kernel)(Parameters...), dim3 grid,
                             static_cast<Parameters>(arguments)...);
 }
 
+/// Of up to `rows` rows.
+template <typename... Parameters, typename... Arguments>
+Status LaunchRows(int64_t rows, void (*kernel)(Parameters...), dim3 grid,
+                  dim3 block, size_t shared_bytes, Stream stream,
+                  Arguments&&... arguments) {
+  return LaunchAs(LaunchAttributes(rows), kernel, grid, block, shared_bytes,
+                  stream, arguments...);
+}
+
 /// In clusters of `cluster` blocks, of which the grid is whole ones.
 template <typename... Parameters, typename... Arguments>
 Status LaunchClusters(int cluster, void (*kernel)(Parameters...), dim3 grid,
                       dim3 block, size_t shared_bytes, Stream stream,
                       Arguments&&... arguments) {
   LaunchAttributes attributes(kFewRows + 1);
-  cudaLaunchAttribute& shape = attributes.list[attributes.count++];
-  shape.id = cudaLaunchAttributeClusterDimension;
-  shape.val.clusterDim.x = static_cast<unsigned>(cluster);
-  shape.val.clusterDim.y = 1;
-  shape.val.clusterDim.z = 1;
-  cudaLaunchConfig_t config = {};
-  config.gridDim = grid;
-  config.blockDim = block;
-  config.dynamicSmemBytes = shared_bytes;
-  config.stream = stream;
-  config.attrs = attributes.list;
-  config.numAttrs = attributes.count;
-  return cudaLaunchKernelEx(&config, kernel,
-                            static_cast<Parameters>(arguments)...);
+  attributes.SetCluster(cluster);
+  return LaunchAs(attributes, kernel, grid, block, shared_bytes, stream,
+                  arguments...);
 }
 
 /// Of any number of rows.
