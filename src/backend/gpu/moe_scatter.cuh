@@ -91,7 +91,7 @@ __device__ __forceinline__ void Rank(int32_t* mine, int num_local, int lane,
   unsigned peers[kRounds];
 #pragma unroll
   for (int i = 0; i < kRounds; ++i) peers[i] = kAllLanes;
-    // Of local + 1: at most num_local.
+  // Of local + 1: at most num_local.
 #pragma unroll 1
   for (int bit = 1; bit <= num_local; bit *= 2) {
 #pragma unroll

@@ -135,8 +135,8 @@ struct GatheredItems {
   GatheredRows<T> of_warp[T::kInputWarps][2];
 };
 template <typename T>
-requires(!T::kGathers) struct GatheredItems<T> {
-};
+  requires(!T::kGathers)
+struct GatheredItems<T> {};
 
 /// What brings tiles: a warp's part of it.
 template <typename T>
