@@ -123,6 +123,13 @@ struct CombineTailArgs {
   ResidualAddArgs add;        // of gated.out
 };
 
+/// CombineTail, then the norm that reads add.out and the round of norm.out:
+/// add.out is written too.
+struct CombineNormArgs {
+  CombineTailArgs tail;
+  NormRoundArgs norm;
+};
+
 class FusedKernels {
  public:
   virtual ~FusedKernels() = default;
@@ -140,6 +147,7 @@ class FusedKernels {
   virtual void UnscatterActivation(LaunchKey,
                                    const UnscatterActivationArgs&) = 0;
   virtual void CombineTail(LaunchKey, const CombineTailArgs&) = 0;
+  virtual void CombineNorm(LaunchKey, const CombineNormArgs&) = 0;
 };
 
 }  // namespace signet::backend

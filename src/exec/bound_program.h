@@ -71,8 +71,8 @@ using Launch = std::variant<
     backend::DeltaMixArgs, backend::AttendArgs, backend::RouteGateUpArgs,
     backend::MoeTailArgs, backend::MoeBlockArgs, backend::NormRoundArgs,
     backend::AddNormRoundArgs, backend::GatedNormRoundArgs,
-    backend::UnscatterActivationArgs, backend::CombineTailArgs, GroupReduce,
-    GroupGather, GroupBroadcast>;
+    backend::UnscatterActivationArgs, backend::CombineTailArgs,
+    backend::CombineNormArgs, GroupReduce, GroupGather, GroupBroadcast>;
 
 /// Where the executor writes the inputs of a call and reads its outputs, on the
 /// host; null where the program has none. Logits and outputs of blocks are

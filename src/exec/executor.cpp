@@ -180,6 +180,9 @@ void Launch1(backend::Kernels& kernels, backend::LaunchKey key,
           [&](const backend::CombineTailArgs& a) {
             kernels.fused()->CombineTail(key, a);
           },
+          [&](const backend::CombineNormArgs& a) {
+            kernels.fused()->CombineNorm(key, a);
+          },
           [&](const GroupReduce& a) {
             a.group->AllReduce(
                 key, {.x = a.x, .out = a.out, .elements = *a.live * a.width});

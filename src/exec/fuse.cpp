@@ -258,6 +258,25 @@ std::optional<Fused> CombineTail(Rest rest) {
       4};
 }
 
+// Combine to the residual, and the norm that begins the next part.
+std::optional<Fused> CombineNorm(Rest rest) {
+  const std::optional<Fused> tail = CombineTail(rest);
+  if (!tail) return {};
+  const std::optional<Fused> end = NormRound(rest.subspan(tail->count));
+  if (!end) return {};
+  const backend::CombineNormArgs fused = {
+      .tail = std::get<backend::CombineTailArgs>(tail->launch),
+      .norm = std::get<backend::NormRoundArgs>(end->launch)};
+  const backend::ResidualAddArgs& add = fused.tail.add;
+  const backend::NormArgs& norm = fused.norm.norm;
+  if (norm.x != add.out || norm.width != add.width ||
+      norm.rows.live != add.rows.live ||
+      norm.rows.capacity != add.rows.capacity) {
+    return {};
+  }
+  return Fused{fused, tail->count + end->count};
+}
+
 // Down of the selected and of the shared expert to the residual.
 std::optional<Fused> MoeTail(Rest rest) {
   const auto* down = At<backend::IndexedDownArgs>(rest, 0);
@@ -317,10 +336,11 @@ std::optional<Fused> MoeBlock(Rest rest) {
 using Pattern = std::optional<Fused> (*)(Rest);
 
 // Where two begin alike, the longer first.
-constexpr std::array<Pattern, 14> kPatterns = {
-    MoeBlock,    NormProducts,        AddNormRound, NormRound,  RoundedProducts,
-    ProductAdd,  DeltaMixRound,       DeltaMix,     Attend,     GatedNormRound,
-    RouteGateUp, UnscatterActivation, MoeTail,      CombineTail};
+constexpr std::array<Pattern, 15> kPatterns = {
+    MoeBlock,        NormProducts,   AddNormRound,  NormRound,
+    RoundedProducts, ProductAdd,     DeltaMixRound, DeltaMix,
+    Attend,          GatedNormRound, RouteGateUp,   UnscatterActivation,
+    MoeTail,         CombineNorm,    CombineTail};
 
 }  // namespace
 

@@ -223,15 +223,48 @@ TEST(FuseTest, AnAddThatTheNormDoesNotReadStaysApart) {
   EXPECT_TRUE(StayApart(other));
 }
 
-TEST(FuseTest, AnAddThatEndsALongerLaunchStaysThere) {
+// A tail, and the rounded norm of its sum.
+Launches NormedTail() {
   Launches launches = Tail();
+  auto& add = ArgsOf<backend::ResidualAddArgs>(launches.back());
+  add.width = kWidth;
   launches.push_back(Norm());
-  ArgsOf<backend::NormArgs>(launches.back()).x = At(kResidual);
+  auto& norm = ArgsOf<backend::NormArgs>(launches.back());
+  norm.x = At(kResidual);
+  norm.rows = add.rows;
   launches.push_back(Round(kNormed));
-  const auto fused = FuseAll(launches);
-  ASSERT_EQ(fused.size(), 2u);
-  EXPECT_NE(First<backend::CombineTailArgs>(fused, 4), nullptr);
-  EXPECT_TRUE(std::holds_alternative<backend::NormRoundArgs>(fused[1].launch));
+  return launches;
+}
+
+TEST(FuseTest, CombineToTheNormOfTheResidual) {
+  const auto fused = FuseAll(NormedTail());
+  const auto* args = First<backend::CombineNormArgs>(fused, 6);
+  ASSERT_NE(args, nullptr);
+  EXPECT_EQ(args->tail.add.out, At(kResidual));
+  EXPECT_EQ(args->norm.norm.x, At(kResidual));
+  EXPECT_FALSE(args->norm.keep_normed);
+
+  // Else the tail stays whole, and the norm with its round.
+  const auto expect_apart = [](const Launches& launches) {
+    const auto apart = FuseAll(launches);
+    ASSERT_EQ(apart.size(), 2u);
+    EXPECT_NE(First<backend::CombineTailArgs>(apart, 4), nullptr);
+    EXPECT_TRUE(
+        std::holds_alternative<backend::NormRoundArgs>(apart[1].launch));
+  };
+  Launches other = NormedTail();
+  ArgsOf<backend::NormArgs>(other[4]).x = At(kX);
+  expect_apart(other);
+  other = NormedTail();
+  ArgsOf<backend::ResidualAddArgs>(other[3]).width = kWidth / 2;
+  expect_apart(other);
+  other = NormedTail();
+  ++ArgsOf<backend::NormArgs>(other[4]).rows.capacity;
+  expect_apart(other);
+  other = NormedTail();
+  static const int32_t live = 0;
+  ArgsOf<backend::NormArgs>(other[4]).rows.live = &live;
+  expect_apart(other);
 }
 
 TEST(FuseTest, FewRowsAddWithTheirProduct) {

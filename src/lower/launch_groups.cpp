@@ -10,20 +10,23 @@ bool IsAny(const step::Step& step) {
   return (std::holds_alternative<Kinds>(step) || ...);
 }
 
-// Whether step `i` is an add whose sum is normed and rounded, but for the one
-// that ends a routed block: that ends the block's group.
-bool AddsForARoundedNorm(std::span<const step::Step> steps, size_t i) {
-  return i + 2 < steps.size() && IsAny<step::ResidualAdd>(steps[i]) &&
-         IsAny<step::Norm>(steps[i + 1]) && IsAny<step::Round>(steps[i + 2]) &&
-         !IsAny<step::GatedAdd>(steps[i - 1]);
+// Whether step `i` is the norm of a sum, and rounded: a launch may take it with
+// the add.
+bool IsRoundedNormOfASum(std::span<const step::Step> steps, size_t i) {
+  return i >= 1 && i + 1 < steps.size() &&
+         IsAny<step::ResidualAdd>(steps[i - 1]) &&
+         IsAny<step::Norm>(steps[i]) && IsAny<step::Round>(steps[i + 1]);
 }
 
 // Whether step `i` begins a group; it is not the first.
 bool Begins(std::span<const step::Step> steps, size_t i) {
   const step::Step& step = steps[i];
   const step::Step& before = steps[i - 1];
-  if (AddsForARoundedNorm(steps, i)) return true;
-  if (i >= 2 && AddsForARoundedNorm(steps, i - 1)) return false;
+  if (IsRoundedNormOfASum(steps, i)) return false;
+  // Such an add begins a group, but for the one that ends a routed block.
+  if (IsRoundedNormOfASum(steps, i + 1) && !IsAny<step::GatedAdd>(before)) {
+    return true;
+  }
   if (IsAny<step::Norm, step::Conv, step::QkNormRope>(step)) return true;
   // The products of selected experts may share a launch with what selects them.
   if (IsAny<step::MoeRoute>(step)) {
@@ -38,7 +41,7 @@ bool Begins(std::span<const step::Step> steps, size_t i) {
   }
   // The product that ends a mixer or a feed-forward part, and products of
   // rounded inputs.
-  return IsAny<step::Projection>(step) &&
+  return IsAny<step::Projection, step::Logits>(step) &&
          IsAny<step::GatedNorm, step::Attention, step::Activation, step::Round>(
              before);
 }

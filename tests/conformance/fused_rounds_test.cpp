@@ -296,10 +296,13 @@ const FoldCase kFolds[] = {
     {12, 11, 9, 16, 8, 4, 4, 33},      {10, 10, 2, 8, 8, 3, 1, 20},
     {6, 6, 20, 32, 8, 0, 8, 7},        {1, 1, 1, 7, 1, 0, 1, 5},
     {2, 0, 2, 8, 8, 0, 8, 16},         {4097, 4001, 4, 64, 8, 0, 8, 40},
-    {70, 65, 8, 128, 8, 0, 8, 5120}};
+    {70, 65, 8, 128, 8, 0, 8, 5120},   {300, 257, 8, 256, 8, 0, 8, 2048},
+    {256, 256, 9, 16, 8, 4, 4, 4104}};
 
-TEST_F(FusedRoundsGpuTest, CombineTail) {
+// CombineTail, and CombineNorm with weights of a type by turns.
+TEST_F(FusedRoundsGpuTest, CombineTailAndNorm) {
   Numbers numbers(604);
+  size_t turn = 0;
   for (const FoldCase& c : kFolds) {
     for (const bool grouped : {true, false}) {
       for (const int64_t shift : {0, 1}) {
@@ -370,6 +373,40 @@ TEST_F(FusedRoundsGpuTest, CombineTail) {
             Key(), args(unused.data(), unused.data(), unused.data(), got));
         Finish();
         EXPECT_TRUE(SameBits(Written(got, live), Written(want, live)));
+
+        const DType dtype = kWeightTypes[turn++ % 3];
+        Stored norm_weight(numbers, dtype, c.width);
+        DeviceArray<float> normed(count), kept(count);
+        DeviceArray<float> sum(count), other_sum(count);
+        DeviceArray<uint16_t> rounded(count), with(count), without(count);
+        const auto norm = [&](DeviceArray<float>& from, DeviceArray<float>& to,
+                              DeviceArray<uint16_t>& bits, bool keep) {
+          return NormRoundArgs{
+              .norm = {.rows = rows.view(),
+                       .x = from.data(),
+                       .weight = {norm_weight.data(), dtype, c.width},
+                       .width = c.width,
+                       .out = to.data()},
+              .round = {.rows = rows.view(),
+                        .width = c.width,
+                        .x = to.data(),
+                        .out = bits.data()},
+              .keep_normed = keep};
+        };
+        kernels().NormRound(Key(), norm(want, normed, rounded, true));
+        kernels().CombineNorm(Key(), {.tail = args(unused.data(), unused.data(),
+                                                   unused.data(), sum),
+                                      .norm = norm(sum, kept, with, true)});
+        kernels().CombineNorm(
+            Key(), {.tail = args(unused.data(), unused.data(), unused.data(),
+                                 other_sum),
+                    .norm = norm(other_sum, unused, without, false)});
+        Finish();
+        EXPECT_TRUE(SameBits(Written(sum, live), Written(want, live)));
+        EXPECT_TRUE(SameBits(Written(other_sum, live), Written(want, live)));
+        EXPECT_TRUE(SameBits(Written(kept, live), Written(normed, live)));
+        EXPECT_TRUE(SameBits(Written(with, live), Written(rounded, live)));
+        EXPECT_TRUE(SameBits(Written(without, live), Written(rounded, live)));
         Written(unused, 0);
       }
     }

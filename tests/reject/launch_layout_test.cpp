@@ -179,20 +179,22 @@ TEST(LaunchGroups, AChunkHasThoseOfTheFusedLaunches) {
           "conv delta_rule gated_norm round", "projection",
           "residual_add norm round",
           "projection projection projection projection activation",
+          "projection",
           "moe_route moe_scatter grouped_moe_gemm moe_gate_up_unscatter "
           "moe_activation",
-          "grouped_moe_gemm projection",
-          "moe_combine all_reduce gated_add residual_add",
+          "grouped_moe_gemm",
+          "moe_combine all_reduce gated_add residual_add norm round",
           // A layer of full attention.
-          "norm round", "projection projection projection",
+          "projection projection projection",
           "qk_norm_rope kv_append attention round", "projection",
           "residual_add norm round",
           "projection projection projection projection activation",
+          "projection",
           "moe_route moe_scatter grouped_moe_gemm moe_gate_up_unscatter "
           "moe_activation",
-          "grouped_moe_gemm projection",
-          "moe_combine all_reduce gated_add residual_add",
-          "norm round logits sample"));
+          "grouped_moe_gemm",
+          "moe_combine all_reduce gated_add residual_add norm round",
+          "logits sample"));
 }
 
 }  // namespace

@@ -66,6 +66,7 @@ class GpuKernels final : public Kernels, public FusedKernels {
   void GatedNormRound(LaunchKey, const GatedNormRoundArgs&) override;
   void UnscatterActivation(LaunchKey, const UnscatterActivationArgs&) override;
   void CombineTail(LaunchKey, const CombineTailArgs&) override;
+  void CombineNorm(LaunchKey, const CombineNormArgs&) override;
 
   /// The first launch that the runtime refused, and forgets it; kOk if none.
   Status TakeStatus() {

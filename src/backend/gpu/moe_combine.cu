@@ -5,10 +5,14 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 #include "backend/gpu/elements.cuh"
 #include "backend/gpu/gpu_kernels.h"
 #include "backend/gpu/math.cuh"
+#include "backend/gpu/norm_rows.cuh"
+#include "backend/gpu/product_operands.h"
+#include "backend/gpu/reduce.cuh"
 
 namespace signet::backend::gpu {
 namespace {
@@ -60,6 +64,41 @@ struct Tail {
   const float* residual;  // [B, H]
 };
 
+/// What CombineNorm makes of the row that then lies in shared memory.
+struct RowNorm {
+  NormArgs norm;
+  NormedRows out;
+};
+
+/// The norm of `row`, of whole octets, with the thread order of NormKernel.
+template <typename W>
+__device__ void NormRow(const RowNorm& args, const float* row, int64_t token,
+                        float* warp_sums) {
+  const NormArgs& norm = args.norm;
+  const int64_t octets = norm.width / 8;
+  const auto octet = [&](int64_t q) {
+    const auto* from = reinterpret_cast<const float4*>(row) + 2 * q;
+    return Octet{from[0], from[1]};
+  };
+  for (int thread = threadIdx.x; thread < kTeamThreads; thread += kThreads) {
+    float squares = 0.0f;
+    for (int64_t q = thread; q < octets; q += kTeamThreads) {
+      squares = AddSquares(squares, octet(q));
+    }
+    const int lane = thread % kWarpSize;
+    const float total = SumLanes(squares, lane);
+    if (lane == 0) warp_sums[thread / kWarpSize] = total;
+  }
+  __syncthreads();
+  const float inv = InvRms(warp_sums, norm.width, norm.eps);
+  for (int64_t q = threadIdx.x; q < octets; q += kThreads) {
+    const Octet v = octet(q);
+    const Octet w = Offset(LoadWeights<W>(norm, q, true), norm.offset);
+    StoreOctet({Scale(v.low, inv, w.low), Scale(v.high, inv, w.high)}, args.out,
+               token * norm.width, norm.width, q, true);
+  }
+}
+
 /// A slot of the token that is folded here, or none: lane -1.
 struct FoldSlot {
   int64_t row;
@@ -68,11 +107,16 @@ struct FoldSlot {
 };
 
 /// T: float4 where rows lie at multiples of 16 bytes, else float. kTail: the
-/// row goes on, and args.out is its end.
-template <typename T, bool kTail>
+/// row goes on, and args.out is its end. W: of the weights of the norm that
+/// follows, for which a block has all columns; void: none does.
+template <typename T, bool kTail, typename W>
 __global__ void __launch_bounds__(kThreads)
     CombineKernel(const __grid_constant__ CombineArgs args,
-                  const __grid_constant__ Tail tail) {
+                  const __grid_constant__ Tail tail,
+                  const __grid_constant__ RowNorm norm) {
+  constexpr bool kNorms = !std::is_void_v<W>;
+  extern __shared__ float4 whole_row[];  // of args.width, if kNorms
+  __shared__ float warp_sums[kTeamWarps];
   constexpr int kFloats = sizeof(T) / sizeof(float);
   __shared__ FoldSlot slots[kBatch];
   DependencyWait();
@@ -154,29 +198,70 @@ __global__ void __launch_bounds__(kThreads)
         out = Plus(residual, Gated(out, gate, x));
       }
       *reinterpret_cast<T*>(args.out + at) = out;
+      if constexpr (kNorms) {
+        auto* row = reinterpret_cast<float*>(whole_row);
+        *reinterpret_cast<T*>(row + column) = out;
+      }
+    }
+    if constexpr (kNorms) {
+      __syncthreads();
+      NormRow<W>(norm, reinterpret_cast<const float*>(whole_row), token,
+                 warp_sums);
     }
   }
 }
 
+bool IsVectorRow(const CombineArgs& args, const Tail& tail) {
+  return args.width % 4 == 0 && IsAligned16(args.d) && IsAligned16(args.out) &&
+         IsAligned16(tail.x) && IsAligned16(tail.residual);
+}
+
+dim3 GridOf(const CombineArgs& args, int64_t columns) {
+  constexpr int64_t kMaxGridRows = 65535;
+  return dim3(
+      static_cast<unsigned>((args.width + columns - 1) / columns),
+      static_cast<unsigned>(std::min(args.rows.capacity, kMaxGridRows)));
+}
+
 template <bool kTail>
 Status LaunchCombine(Stream stream, const CombineArgs& args, const Tail& tail) {
-  constexpr int64_t kMaxGridRows = 65535;
   if (args.rows.capacity == 0 || args.width == 0) return kOk;
-  const auto aligned = [](const void* p) {
-    return reinterpret_cast<uintptr_t>(p) % 16 == 0;
-  };
-  const bool vectors = args.width % 4 == 0 && aligned(args.d) &&
-                       aligned(args.out) && aligned(tail.x) &&
-                       aligned(tail.residual);
+  const bool vectors = IsVectorRow(args, tail);
   const int64_t columns = args.rows.capacity >= kManyTokens
                               ? args.width
                               : kThreads * (vectors ? 4 : 1);
-  const dim3 grid(
-      static_cast<unsigned>((args.width + columns - 1) / columns),
-      static_cast<unsigned>(std::min(args.rows.capacity, kMaxGridRows)));
-  return Launch(
-      vectors ? &CombineKernel<float4, kTail> : &CombineKernel<float, kTail>,
-      grid, dim3(kThreads), 0, stream, args, tail);
+  return Launch(vectors ? &CombineKernel<float4, kTail, void>
+                        : &CombineKernel<float, kTail, void>,
+                GridOf(args, columns), dim3(kThreads), 0, stream, args, tail,
+                RowNorm());
+}
+
+CombineArgs CombineOf(const CombineTailArgs& args) {
+  CombineArgs combine = args.combine;
+  combine.out = args.add.out;
+  return combine;
+}
+Tail TailOf(const CombineTailArgs& args) {
+  return {.gate = args.gated.gate,
+          .x = args.gated.x,
+          .residual = args.add.residual};
+}
+
+RowNorm NormOf(const NormRoundArgs& args) {
+  return {.norm = args.norm,
+          .out = {.plain = args.keep_normed ? args.norm.out : nullptr,
+                  .rounded = static_cast<uint16_t*>(args.round.out)}};
+}
+
+// The most columns that are normed where they were folded.
+constexpr int64_t kMostNormed = 8192;
+
+bool NormsWhatItFolds(const CombineArgs& combine, const Tail& tail,
+                      const RowNorm& norm) {
+  return combine.rows.capacity >= kManyTokens && IsVectorRow(combine, tail) &&
+         combine.width % 8 == 0 && combine.width <= kMostNormed &&
+         IsAligned16(norm.norm.weight.data) && IsAligned16(norm.out.plain) &&
+         IsAligned16(norm.out.rounded);
 }
 
 }  // namespace
@@ -186,12 +271,25 @@ void GpuKernels::Combine(LaunchKey, const CombineArgs& args) {
 }
 
 void GpuKernels::CombineTail(LaunchKey, const CombineTailArgs& args) {
-  CombineArgs combine = args.combine;
-  combine.out = args.add.out;
-  Check(LaunchCombine<true>(stream_, combine,
-                            {.gate = args.gated.gate,
-                             .x = args.gated.x,
-                             .residual = args.add.residual}));
+  Check(LaunchCombine<true>(stream_, CombineOf(args), TailOf(args)));
+}
+
+void GpuKernels::CombineNorm(LaunchKey key, const CombineNormArgs& args) {
+  const CombineArgs combine = CombineOf(args.tail);
+  const Tail tail = TailOf(args.tail);
+  const RowNorm norm = NormOf(args.norm);
+  if (!NormsWhatItFolds(combine, tail, norm)) {
+    CombineTail(key, args.tail);
+    NormRound(key, args.norm);
+    return;
+  }
+  WithElement(norm.norm.weight.dtype, [&](auto element) {
+    using W = std::remove_const_t<std::remove_pointer_t<decltype(element)>>;
+    Check(Launch(&CombineKernel<float4, true, W>,
+                 GridOf(combine, combine.width), dim3(kThreads),
+                 static_cast<size_t>(combine.width) * sizeof(float), stream_,
+                 combine, tail, norm));
+  });
 }
 
 }  // namespace signet::backend::gpu
