@@ -20,6 +20,7 @@
 #include "backend/kernels.h"
 #include "backend/launch_key.h"
 #include "backend/memory.h"
+#include "backend/side_lane.h"
 #include "backend/views.h"
 #include "base/bytes.h"
 #include "base/result.h"
@@ -195,6 +196,9 @@ class Device {
 
   virtual AllocationCounts counts() const = 0;
   virtual Kernels& kernels() = 0;
+  /// Where launches of recorded programs of `capacity` rows may overlap those
+  /// of kernels(); null where they would gain nothing.
+  virtual SideLane* side_lane(int64_t capacity) = 0;
 
   /// Null: no faults. `hook` must outlive its use.
   void set_fault_hook(FaultHook* hook) { hook_ = hook; }

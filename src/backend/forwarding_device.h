@@ -80,6 +80,9 @@ class ForwardingDevice : public Device {
   bool HasLaunchFailed() override { return inner_.HasLaunchFailed(); }
   AllocationCounts counts() const override { return inner_.counts(); }
   Kernels& kernels() override { return inner_.kernels(); }
+  SideLane* side_lane(int64_t capacity) override {
+    return inner_.side_lane(capacity);
+  }
 
  private:
   // A subclass that lends memory of its own overrides these.

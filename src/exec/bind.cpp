@@ -206,12 +206,16 @@ BoundProgram Binder::Build(TapObserver* observer) && {
   }
   launches.clear();
   std::vector<std::string> names;
+  std::vector<size_t> counts;
   size_t step = 0;
   for (const FusedLaunch& launch : fused) {
     launches.push_back(launch.launch);
     names.push_back(NameOf(step, launch.count));
+    counts.push_back(launch.count);
     step += launch.count;
   }
+  std::vector<LanePlace> places;
+  if (observer == nullptr) places = PlacesOf(counts);
   std::optional<TapPoints> taps;
   if (observer != nullptr) {
     taps = TapPoints{.observer = observer, .points = {}};
@@ -247,6 +251,7 @@ BoundProgram Binder::Build(TapObserver* observer) && {
                                             .io = io,
                                             .mirrors = MirrorsOf(),
                                             .launches = std::move(launches),
+                                            .places = std::move(places),
                                             .names = std::move(names),
                                             .taps = std::move(taps)});
 }

@@ -1,11 +1,14 @@
 #pragma once
 // The maker of BoundProgram (contract S8): bind.cpp checks the world and
-// assembles, resolve.cpp turns each step into its launch.
+// assembles, resolve.cpp turns each step into its launch, bind_lanes.cpp finds
+// which launches may overlap.
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/id.h"
 #include "exec/arenas.h"
@@ -53,6 +56,9 @@ class Binder {
   std::string NameOf(size_t first, size_t count) const;
   // Of `count` steps from `first` on: no two buffers share a byte.
   bool AreDisjoint(size_t first, size_t count) const;
+  // Where launches of these numbers of steps go; empty where the device gains
+  // nothing of it.
+  std::vector<LanePlace> PlacesOf(std::span<const size_t> step_counts) const;
   const step::BufferDecl& Decl(BufferId id) const {
     return program_.buffers()[id];
   }

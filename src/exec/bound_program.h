@@ -21,6 +21,7 @@
 #include "collective/communicator.h"
 #include "collective/rank_communicators.h"
 #include "exec/arenas.h"
+#include "exec/lanes.h"
 #include "exec/tap.h"
 #include "plan/program_shape.h"
 #include "step/program.h"
@@ -126,6 +127,7 @@ class BoundProgram {
     IoViews io;
     Mirrors mirrors;
     std::vector<Launch> launches;
+    std::vector<LanePlace> places;   // of each of them, or none
     std::vector<std::string> names;  // of the launches, without their layer
     std::optional<TapPoints> taps;
   };
@@ -140,6 +142,10 @@ class BoundProgram {
   const IoViews& io() const { return content_.io; }
   std::span<const Launch> launches() const& { return content_.launches; }
   std::span<const Launch> launches() const&& = delete;
+  /// Where each launch goes when the program is recorded; empty where all go
+  /// one after another.
+  std::span<const LanePlace> places() const& { return content_.places; }
+  std::span<const LanePlace> places() const&& = delete;
   /// What each launch is, for profiles: its steps and where the last writes.
   std::span<const std::string> names() const& { return content_.names; }
   std::span<const std::string> names() const&& = delete;

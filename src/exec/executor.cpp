@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/check.h"
 #include "base/overload.h"
 
 namespace signet::exec {
@@ -252,10 +253,28 @@ void Executor::FeedTables(const BoundProgram& program) {
 void Executor::Enqueue(const BoundProgram& program) {
   const backend::LaunchKey key;
   device_->Feed(key, program.mirrors().inputs);
-  for (const Launch& launch : program.launches()) {
-    Launch1(device_->kernels(), key, launch);
+  if (program.places().empty()) {
+    for (const Launch& launch : program.launches()) {
+      Launch1(device_->kernels(), key, launch);
+    }
+  } else {
+    EnqueueInLanes(program);
   }
   device_->Fetch(key, program.mirrors().outputs);
+}
+
+void Executor::EnqueueInLanes(const BoundProgram& program) {
+  const backend::LaunchKey key;
+  backend::SideLane* side = device_->side_lane(program.shape().rows);
+  SIGNET_CHECK(side != nullptr);
+  for (size_t i = 0; i < program.launches().size(); ++i) {
+    const LanePlace& place = program.places()[i];
+    if (place.follows) side->Follow(key, place.lane, *place.follows);
+    Launch1(place.lane == backend::Lane::kMain ? device_->kernels()
+                                               : side->kernels(),
+            key, program.launches()[i]);
+    if (place.is_followed) side->Mark(key, place.lane, i);
+  }
 }
 
 Result<void> Executor::Record(ProgramSet& programs) {

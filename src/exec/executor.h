@@ -59,8 +59,8 @@ class Executor {
     /// unset where they are more launches than one each.
     std::optional<double> block_in_a_row;
   };
-  /// The same call, launch by launch, timed; an observer is told nothing, and
-  /// its sequences hold nothing of use after it. For programs of one rank.
+  /// The same call, launch by launch, timed; an observer is told nothing. For
+  /// programs of one rank.
   Result<LaunchTimes> Profile(const BoundProgram& program,
                               std::span<const RowInput> rows,
                               std::span<const backend::SamplingRow> sampling);
@@ -75,6 +75,7 @@ class Executor {
   void FeedTables(const BoundProgram& program);
   Result<std::optional<double>> TimeBlocks(const BoundProgram& program);
   void Enqueue(const BoundProgram& program);
+  void EnqueueInLanes(const BoundProgram& program);
   // One launch a step, each shown to the observer.
   Result<void> LaunchSteps(const BoundProgram& program, int64_t live);
   void Show(const BoundProgram& program, size_t step, int64_t live);

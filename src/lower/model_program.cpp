@@ -298,7 +298,9 @@ class ModelLowering {
 
   // The shared expert enters once: as addends before the one reduction under
   // tp, after it where every rank computes it whole. What reads y stands
-  // together, and so do the down products.
+  // together; so do the down products of the indexed grammar, which a launch
+  // may take together, while in the grouped one nothing that the shared expert
+  // needs is written again before it ends, so that it may run beside the rest.
   BufferId Moe(LayerId layer, BufferId y) {
     const plan::ExpertView* view =
         builder_.plan().experts().View(layer, builder_.rank());
@@ -310,10 +312,17 @@ class ModelLowering {
                                            Role::kSharedRouter, layer);
     const BufferId act = SwiGlu(layer, y, "shared", dims_.shared_width,
                                 Role::kSharedGate, Role::kSharedUp);
+    BufferId shared = step::kNoBuffer;
+    const auto down = [&] {
+      shared = builder_.Project(Named(layer, "shared", "down"), act,
+                                Role::kSharedDown, layer);
+    };
+    const bool grouped =
+        FormOf(builder_.plan(), builder_.shape()).grammar == Grammar::kGrouped;
+    if (grouped) down();
     const RouteBuffers route = AppendSoftmaxRoute(builder_, *view, scores);
     const Expanded expanded = AppendExpanded(builder_, *view, route, y);
-    const BufferId shared = builder_.Project(Named(layer, "shared", "down"),
-                                             act, Role::kSharedDown, layer);
+    if (!grouped) down();
     BufferId routed = AppendCombine(builder_, *view, route, expanded);
     const bool tp = dims_.parts > 1;
     if (!tp) {

@@ -163,6 +163,7 @@ class CpuDevice final : public HostDevice {
   bool HasLaunchFailed() override { return Faulted(FaultPoint::kLaunch); }
 
   Kernels& kernels() override { return *kernels_; }
+  SideLane* side_lane(int64_t) override { return nullptr; }
 
  private:
   void Free(Memory& memory) override {

@@ -13,6 +13,7 @@
 #include "backend/gpu/expert_layout.h"
 #include "backend/gpu/gpu_kernels.h"
 #include "backend/gpu/mirror.h"
+#include "backend/gpu/side_stream.h"
 #include "backend/gpu/vendor.h"
 #include "backend/gpu/weight_stager.h"
 #include "backend/gpu_devices.h"
@@ -60,12 +61,15 @@ class GpuDevice final : public HostDevice {
                                  facts().ordinal));
     SIGNET_RETURN_IF_ERROR(Failure("cannot start the GPU"));
     kernels_ = std::make_unique<GpuKernels>(stream_, num_sms, scratch_);
-    return {};
+    side_ = std::make_unique<SideStream>(stream_, num_sms);
+    Check(side_->TakeStatus());
+    return Failure("cannot start the GPU");
   }
 
   ~GpuDevice() override {
     cudaSetDevice(facts().ordinal);
     if (stream_ != nullptr) cudaStreamSynchronize(stream_);
+    side_.reset();
     cudaFree(scratch_);
     if (stream_ != nullptr) cudaStreamDestroy(stream_);
   }
@@ -167,6 +171,7 @@ class GpuDevice final : public HostDevice {
     Graph graph = nullptr;
     Check(cudaStreamEndCapture(stream_, &graph));
     Check(kernels_->TakeStatus());
+    Check(side_->TakeStatus());
     GraphExec executable = nullptr;
     if (status_ == kOk) {
       Check(cudaGraphInstantiate(&executable, graph, 0));
@@ -236,6 +241,9 @@ class GpuDevice final : public HostDevice {
   }
 
   Kernels& kernels() override { return *kernels_; }
+  SideLane* side_lane(int64_t capacity) override {
+    return capacity > kFewRows ? side_.get() : nullptr;
+  }
 
  private:
   void Check(Status status) {
@@ -265,6 +273,7 @@ class GpuDevice final : public HostDevice {
   Stream stream_ = nullptr;
   void* scratch_ = nullptr;
   std::unique_ptr<GpuKernels> kernels_;
+  std::unique_ptr<SideStream> side_;
   Status status_ = kOk;
 };
 
