@@ -11,6 +11,7 @@
 #include "collective/staging.h"
 #include "engine/boundary.h"
 #include "engine/devices.h"
+#include "engine/gpu_room.h"
 #include "engine/plan_impl.h"
 #include "engine/plan_text.h"
 #include "engine/world_facts.h"
@@ -158,9 +159,10 @@ Result<void> AdmitGpus(const plan::ModelPlan& plan,
   std::vector<plan::MemoryRoom> rooms;
   for (const Rank rank : RanksHere(plan.mesh())) {
     const topology::DeviceIdentity& device = plan.mesh().device(rank);
-    rooms.push_back({.name = DeviceName(device),
-                     .ranks = {rank},
-                     .available = backend::GpuFreeMemory(device.uuid)});
+    rooms.push_back(
+        {.name = DeviceName(device),
+         .ranks = {rank},
+         .available = RoomOnGpu(backend::GpuFreeMemory(device.uuid))});
   }
   return AdmitMemory(memory, rooms);
 }
