@@ -55,17 +55,20 @@ TEST(DeltaConfigTest, RowsAndColumnsAreCovered) {
 
 TEST(DeltaConfigTest, SequencesOfUsualHeadsAreChunked) {
   DeltaDesc desc = {.form = DeltaForm::kChunked,
-                    .capacity = 2048,
+                    .capacity = 8192,
                     .key_heads = 16,
                     .value_heads = 32,
                     .key_dim = 128,
                     .value_dim = 128,
                     .aligned = true,
-                    .scratch_bytes = int64_t{60} << 20};
-  EXPECT_EQ(ConfigOf(desc).chunks, 16);
-  EXPECT_EQ(ConfigOf(desc).segments, 2);
+                    .scratch_bytes = int64_t{255} << 20};
+  EXPECT_EQ(ConfigOf(desc).chunks, 128);
+  EXPECT_EQ(ConfigOf(desc).segments, 1);
   EXPECT_EQ(ConfigOf(desc).slices, 4);
   EXPECT_EQ(ConfigOf(desc).calls, 1);
+  desc.capacity = 8193;
+  EXPECT_EQ(ConfigOf(desc).chunks, 128);
+  EXPECT_EQ(ConfigOf(desc).segments, 2);
   // Chunked for a call of any size: bits do not depend on it.
   desc.capacity = 1;
   EXPECT_EQ(ConfigOf(desc).chunks, 1);
