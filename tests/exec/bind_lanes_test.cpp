@@ -4,7 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
+#include <memory>
+#include <numeric>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backend/forwarding_device.h"
@@ -18,16 +23,41 @@ namespace {
 
 using backend::Lane;
 
-/// A side lane that nothing is launched on.
-class NoSideLane final : public backend::SideLane {
+/// A side lane that runs at once what it is given, and counts it.
+class CountingLane final : public backend::SideLane {
  public:
-  explicit NoSideLane(backend::Kernels& kernels) : kernels_(kernels) {}
-  backend::Kernels& kernels() override { return kernels_; }
-  void Mark(backend::LaunchKey, Lane, size_t) override {}
-  void Follow(backend::LaunchKey, Lane, size_t) override {}
+  explicit CountingLane(backend::Kernels& kernels) : kernels_(kernels) {}
+  backend::Kernels& kernels() override {
+    ++launches_;
+    return kernels_;
+  }
+  void Mark(backend::LaunchKey, Lane lane, size_t point) override {
+    marks_.insert({lane, point});
+  }
+  void Follow(backend::LaunchKey, Lane lane, size_t point) override {
+    const Lane other = lane == Lane::kMain ? Lane::kSide : Lane::kMain;
+    EXPECT_TRUE(marks_.count({other, point})) << "not marked: " << point;
+    ++follows_;
+  }
+  size_t launches() const { return launches_; }
+  size_t follows() const { return follows_; }
 
  private:
   backend::Kernels& kernels_;
+  std::set<std::pair<Lane, size_t>> marks_;
+  size_t launches_ = 0;
+  size_t follows_ = 0;
+};
+
+/// What was recorded, enqueued anew for every launch.
+class EnqueuedAnew final : public backend::Replay {
+ public:
+  explicit EnqueuedAnew(std::function<void()> enqueue)
+      : enqueue_(std::move(enqueue)) {}
+  void Launch(backend::LaunchKey) override { enqueue_(); }
+
+ private:
+  std::function<void()> enqueue_;
 };
 
 /// A device whose programs of more than `most` rows have lanes.
@@ -38,10 +68,15 @@ class LaneDevice final : public backend::ForwardingDevice {
   backend::SideLane* side_lane(int64_t capacity) override {
     return capacity > most_ ? &side_ : nullptr;
   }
+  Result<std::unique_ptr<backend::Replay>> Record(
+      backend::LaunchKey, const std::function<void()>& enqueue) override {
+    return std::make_unique<EnqueuedAnew>(enqueue);
+  }
+  const CountingLane& side() const { return side_; }
 
  private:
   int64_t most_;
-  NoSideLane side_;
+  CountingLane side_;
 };
 
 // By the operands that the program states: the same bytes, one of them written.
@@ -134,6 +169,28 @@ TEST_F(BindLanes, WhatTouchesTheSameMemoryStaysInOrder) {
     ++with_side;
   }
   EXPECT_GE(with_side, 2);
+}
+
+// Each launch to its lane, after the point that it follows.
+TEST_F(BindLanes, ARecordedProgramIsEnqueuedInItsLanes) {
+  auto owned = std::make_unique<LaneDevice>(model_.device(), 4);
+  const CountingLane& side = owned->side();
+  RunningModel laned(MoeCheckpoint(8, 2), Options(),
+                     RunsOn{.device = std::move(owned), .recorded = true});
+  std::vector<int32_t> prompt(64);
+  std::iota(prompt.begin(), prompt.end(), 1);
+  laned.Prefill(SequenceSlot(0), prompt);
+  size_t launches = 0;
+  size_t follows = 0;
+  for (const exec::BoundProgram& program : laned.programs().prefill()) {
+    for (const exec::LanePlace& place : program.places()) {
+      if (place.lane == Lane::kSide) ++launches;
+      if (place.follows) ++follows;
+    }
+  }
+  EXPECT_GT(launches, 0u);
+  EXPECT_EQ(side.launches(), launches);
+  EXPECT_EQ(side.follows(), follows);
 }
 
 TEST_F(BindLanes, NoLanesWhereTheDeviceOrAnObserverWantsNone) {
