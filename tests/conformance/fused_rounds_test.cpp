@@ -56,6 +56,21 @@ class FusedRoundsGpuTest : public ProductTest {
     int64_t shift;
     DeviceArray<float> array;
   };
+  static NormRoundArgs NormRoundOf(DeviceRows& rows, const float* x,
+                                   const VectorView& weight,
+                                   DeviceArray<float>& out,
+                                   DeviceArray<uint16_t>& rounded) {
+    const int64_t width = weight.size;
+    return {.norm = {.rows = rows.view(),
+                     .x = x,
+                     .weight = weight,
+                     .width = width,
+                     .out = out.data()},
+            .round = {.rows = rows.view(),
+                      .width = width,
+                      .x = out.data(),
+                      .out = rounded.data()}};
+  }
 };
 
 TEST_F(FusedRoundsGpuTest, NormRound) {
@@ -73,16 +88,8 @@ TEST_F(FusedRoundsGpuTest, NormRound) {
         DeviceArray<uint16_t> want(count), got(count), alone(count);
         const auto args = [&](DeviceArray<float>& out,
                               DeviceArray<uint16_t>& rounded) {
-          return NormRoundArgs{
-              .norm = {.rows = rows.view(),
-                       .x = x.data(),
-                       .weight = {weight.data(), dtype, e.width},
-                       .width = e.width,
-                       .out = out.data()},
-              .round = {.rows = rows.view(),
-                        .width = e.width,
-                        .x = out.data(),
-                        .out = rounded.data()}};
+          return NormRoundOf(rows, x.data(), {weight.data(), dtype, e.width},
+                             out, rounded);
         };
         const NormRoundArgs steps = args(normed, want);
         kernels().Norm(Key(), steps.norm);
@@ -123,17 +130,12 @@ TEST_F(FusedRoundsGpuTest, AddNormRound) {
         const auto args = [&](const float* from, float* to,
                               DeviceArray<float>& out,
                               DeviceArray<uint16_t>& rounded) {
+          const NormRoundArgs end = NormRoundOf(
+              rows, to, {weight.data(), dtype, e.width}, out, rounded);
           return AddNormRoundArgs{
               .add = {rows.view(), e.width, from, addend.data(), to},
-              .norm = {.rows = rows.view(),
-                       .x = to,
-                       .weight = {weight.data(), dtype, e.width},
-                       .width = e.width,
-                       .out = out.data()},
-              .round = {.rows = rows.view(),
-                        .width = e.width,
-                        .x = out.data(),
-                        .out = rounded.data()}};
+              .norm = end.norm,
+              .round = end.round};
         };
         const AddNormRoundArgs steps =
             args(residual.data(), sum.data(), normed, want);
@@ -381,17 +383,11 @@ TEST_F(FusedRoundsGpuTest, CombineTailAndNorm) {
         DeviceArray<uint16_t> rounded(count), with(count), without(count);
         const auto norm = [&](DeviceArray<float>& from, DeviceArray<float>& to,
                               DeviceArray<uint16_t>& bits, bool keep) {
-          return NormRoundArgs{
-              .norm = {.rows = rows.view(),
-                       .x = from.data(),
-                       .weight = {norm_weight.data(), dtype, c.width},
-                       .width = c.width,
-                       .out = to.data()},
-              .round = {.rows = rows.view(),
-                        .width = c.width,
-                        .x = to.data(),
-                        .out = bits.data()},
-              .keep_normed = keep};
+          NormRoundArgs norm_args =
+              NormRoundOf(rows, from.data(),
+                          {norm_weight.data(), dtype, c.width}, to, bits);
+          norm_args.keep_normed = keep;
+          return norm_args;
         };
         kernels().NormRound(Key(), norm(want, normed, rounded, true));
         kernels().CombineNorm(Key(), {.tail = args(unused.data(), unused.data(),
